@@ -35,7 +35,7 @@ _UNSEEN_US = 1800 * _US
 
 
 class Sending(StrEnum):
-    """Where one message is."""
+    """The status of one message."""
 
     DUE = "due"
     CLAIMED = "claimed"
@@ -46,7 +46,7 @@ class Sending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message to one receiver."""
+    """One message to one receiver: its status, tries, and until when it is claimed or waits."""
 
     sending: Sending = Sending.DUE
     tries: int = 0
@@ -54,13 +54,13 @@ class Delivery:
     """When a claim ends; before when a due one is not tried again."""
 
     def is_free(self, at_us: int) -> bool:
-        """Tell whether a sender may claim it; an end of patience counts for a claim as well."""
+        """Tell whether a sender may claim the message now, also after another's claim ran out."""
         return self.sending in {Sending.DUE, Sending.CLAIMED} and self.until_us <= at_us
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One problem, from when it was news until all know that it is over."""
+    """One problem in the book, with its messages at the start and at the end."""
 
     notice: Notice
     begun: Mapping[str, Delivery]
@@ -74,10 +74,12 @@ class Record:
 
     @property
     def is_done(self) -> bool:
+        """Tell whether the problem is over and every message of that is sent or dropped."""
         left = {Sending.DUE, Sending.CLAIMED}
         return self.over_us > 0 and not any(each.sending in left for each in self.over.values())
 
     def deliveries(self, *, over: bool) -> Mapping[str, Delivery]:
+        """Return the messages at the problem's end if `over`, else those at its start."""
         return self.over if over else self.begun
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +114,7 @@ Book = Mapping[str, Record]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One message that this sender sends."""
+    """One message that this sender has claimed, so no other sends it."""
 
     record: Record
     receiver: str
@@ -125,21 +127,22 @@ class Claim:
 
     @property
     def is_last_try(self) -> bool:
+        """Tell whether a failure now drops the message."""
         return self.delivery.tries > len(WAITS_S)
 
 
 def book_from_json(form: Mapping[str, Any]) -> Book:
-    """Read a book."""
+    """Read the book of notifications from JSON."""
     return {key: Record.from_json(record) for key, record in form.get("records", {}).items()}
 
 
 def book_to_json(book: Book) -> dict[str, Any]:
-    """Write a book; the form only grows."""
+    """Return the book of notifications as JSON; later releases only add fields."""
     return {"records": {key: record.to_json() for key, record in book.items()}}
 
 
 def after_look(book: Book, seen: Seen, receivers: Collection[str]) -> Book:
-    """Return the book after a look: with the problems that are news, and those that are over."""
+    """Return the book with new problems added, and those marked that are over."""
     now = {notice.key: notice for notice in seen.notices}
     kept = {
         key: _looked_at(record, seen, is_seen=key in now)
@@ -161,7 +164,7 @@ def after_look(book: Book, seen: Seen, receivers: Collection[str]) -> Book:
 
 
 def _is_replaced(record: Record, seen: Seen, now: Mapping[str, Notice]) -> bool:
-    """Tell whether another problem is in the place of this one, which then is not called over."""
+    """Tell whether another problem replaces this one, so no message says that it is over."""
     if record.over_us:  # it is back before all heard of its end, and who did not need not now
         return record.notice.key in seen.ripe
     before, found = record.notice, now.get(record.notice.key)
@@ -175,6 +178,7 @@ def _is_replaced(record: Record, seen: Seen, now: Mapping[str, Notice]) -> bool:
 
 
 def _looked_at(record: Record, seen: Seen, *, is_seen: bool) -> Record:
+    """Return a problem's record after a check: still there, or over since when."""
     if record.over_us or seen.is_paused:
         return record
     at_once = record.notice.kind in _SEEN_AT_ONCE or seen.has_ended_well
@@ -190,7 +194,7 @@ def _looked_at(record: Record, seen: Seen, *, is_seen: bool) -> Record:
 
 
 def claimed(book: Book, receivers: Collection[str], at_us: int) -> tuple[Book, Claim | None]:
-    """Return the book with the next message claimed, and that message; None if none is due."""
+    """Claim the next message that is due; return the book, and the claim or None."""
     for key, record in book.items():
         is_over = record.over_us > 0
         for name, delivery in record.deliveries(over=is_over).items():
@@ -203,7 +207,7 @@ def claimed(book: Book, receivers: Collection[str], at_us: int) -> tuple[Book, C
 
 
 def settled(book: Book, claim: Claim, *, is_sent: bool, at_us: int) -> Book:
-    """Return the book with how a claimed message went."""
+    """Return the book with a claimed message marked sent, dropped, or due again later."""
     record = book.get(claim.key)
     if record is None or record.notice.since_us != claim.record.notice.since_us:
         return book
@@ -221,7 +225,7 @@ def settled(book: Book, claim: Claim, *, is_sent: bool, at_us: int) -> Book:
 
 
 def hurried(book: Book) -> Book:
-    """Return the book with what waits for another try due now, for a sender that ends."""
+    """Return the book with waiting messages due now, for a sender that ends."""
     return {
         key: replace(record, begun=_hurried(record.begun), over=_hurried(record.over))
         for key, record in book.items()
@@ -229,6 +233,7 @@ def hurried(book: Book) -> Book:
 
 
 def _hurried(deliveries: Mapping[str, Delivery]) -> dict[str, Delivery]:
+    """Return the messages with those due now that wait for another try."""
     return {
         name: replace(each, until_us=0) if each.sending is Sending.DUE else each
         for name, each in deliveries.items()
@@ -236,6 +241,7 @@ def _hurried(deliveries: Mapping[str, Delivery]) -> dict[str, Delivery]:
 
 
 def _with(record: Record, receiver: str, delivery: Delivery, *, is_over: bool) -> Record:
+    """Return the record with one receiver's message changed."""
     if is_over:
         return replace(record, over={**record.over, receiver: delivery})
     return replace(record, begun={**record.begun, receiver: delivery})

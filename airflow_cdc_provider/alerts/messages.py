@@ -24,7 +24,7 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """That there is a problem, or that it is over."""
+    """A message that there is a problem, or that it is over."""
 
     pipeline: str
     notice: Notice
@@ -34,19 +34,19 @@ class Message:
 
     @property
     def message_id(self) -> str:
-        """Return the same for each try to send it, and for no other message."""
+        """Return an id that is the same for each try to send this message."""
         stage = "over" if self.over_us else "begun"
         return f"{self.pipeline}/{self.notice.key}/{self.notice.since_us}/{stage}"
 
     @property
     def title(self) -> str:
-        """Return a line for the subject of a mail."""
+        """Return the message's title, as a mail's subject."""
         over = "over: " if self.over_us else ""
         code = f" ({self.notice.code})" if self.notice.code else ""
         return f"[{self.pipeline}] {over}{_TITLES[self.notice.kind]}{code}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the form for webhooks, which only grows."""
+        """Return the message as plain values for webhooks; later releases only add fields."""
         notice = self.notice
         return {
             "id": self.message_id,
@@ -67,7 +67,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """Return it for people."""
+        """Return the message as a short text."""
         notice = self.notice
         since = datetime.fromtimestamp(notice.since_us / 1e6, UTC)
         facts = [self.title, _short(notice.what)]
@@ -84,8 +84,10 @@ class Message:
 
 
 def _moment(at_us: int) -> str:
+    """Return a time as ISO 8601 text."""
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
 
 
 def _short(text: str) -> str:
+    """Cut a text that is too long."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

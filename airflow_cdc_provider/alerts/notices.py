@@ -24,7 +24,7 @@ _AT_WORK = frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
 
 
 class Kind(StrEnum):
-    """Kinds of problems."""
+    """The kinds of problem that receivers are notified of."""
 
     OUTAGE = "outage"
     """A server is away, or something else that is waited for."""
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One problem; the form is stored, and only grows."""
+    """One problem of a pipeline; stored as JSON, so fields are only added."""
 
     kind: Kind
     subject: str
@@ -69,7 +69,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at a pipeline shows."""
+    """The problems that one check of a pipeline shows, and which of them are to be sent."""
 
     at_us: int
     notices: tuple[Notice, ...] = ()
@@ -82,16 +82,17 @@ class Seen:
 
     @property
     def has_failed(self) -> bool:
+        """Tell whether the pipeline has failed."""
         return any(notice.kind is Kind.FAILED for notice in self.notices)
 
 
 def seen(
     status: PipelineStatus, *, after_s: float, begun_us: int = 0, ended_with: CdcError | None = None
 ) -> Seen:
-    """Return the problems that a status shows.
+    """Return the problems that a pipeline's status shows.
 
-    `begun_us` is when the watch began: how an earlier run ended is no news to it, for this run is
-    what comes after. `ended_with` is what the run that watches ended with.
+    `begun_us` is when the watch began: how an earlier run ended is not sent again, for this run
+    comes after it. `ended_with` is the error with which the watching run ended.
     """
     now_us = status.at_us
     if status.state.wanted is Wanted.STOP:
@@ -121,13 +122,13 @@ def seen(
 
 
 def _is_young(notice: Notice, now_us: int, after_s: float) -> bool:
-    """Tell whether it may pass by itself, and has not lasted long enough to be news."""
+    """Tell whether a problem may pass by itself and has not lasted long enough to be sent."""
     may_pass = isinstance(CdcError.from_json({"code": notice.code}), RetryableError)
     return (may_pass or notice.kind is Kind.OUTAGE) and now_us - notice.since_us < after_s * _US
 
 
 def _is_at_work(status: PipelineStatus) -> bool:
-    """Tell whether the owner goes forward; a stream is heard of under its own generation."""
+    """Tell whether a living owner works, and its stream beats under its own generation."""
     state, stream = status.state, status.stream
     if state.phase not in _AT_WORK or not status.is_owned or status.doubt:
         return False
@@ -138,16 +139,19 @@ def _is_at_work(status: PipelineStatus) -> bool:
 
 
 def _of(kind: Kind, subject: str, error: CdcError, since_us: int) -> Notice:
+    """Make a problem from an error."""
     facts = (error.what, error.where, error.risk, error.remedy)
     return Notice(kind, subject, error.code, *facts, since_us)
 
 
 def _refused(status: PipelineStatus) -> Notice | None:
+    """Return a problem if the last try to begin was refused, else None."""
     error = status.refusal
     return None if error is None else _of(Kind.REFUSED, error.code, error, status.refused_us)
 
 
 def _failed(status: PipelineStatus, ended_with: CdcError | None) -> Notice | None:
+    """Return a problem if the pipeline or its run has failed, else None."""
     state, refusal = status.state, status.refusal
     error, since_us = ended_with, status.at_us
     if state.phase is Phase.FAILED:
@@ -160,12 +164,13 @@ def _failed(status: PipelineStatus, ended_with: CdcError | None) -> Notice | Non
 
 
 def _outages(status: PipelineStatus) -> Iterator[Notice]:
+    """Yield a problem for each outage."""
     for outage in status.outages:
         yield _of(Kind.OUTAGE, outage.error.code, outage.error, outage.since_us)
 
 
 def _tables(status: PipelineStatus) -> Iterator[Notice]:
-    """Yield each table that is left alone: a stopped one that a person pauses is not copied yet."""
+    """Yield a problem for each table that is isolated from the stream."""
     for table in status.tables:
         if table.phase in LEFT_ALONE:
             error = (table.error or _LEFT).read()
@@ -174,6 +179,7 @@ def _tables(status: PipelineStatus) -> Iterator[Notice]:
 
 
 def _lag(status: PipelineStatus) -> Iterator[Notice]:
+    """Yield a problem if the copy is older than allowed."""
     error, age_s = late_error(status), status.copy_age_s
     if error is not None and age_s is not None:
         # the copy's age now is no fact of the problem: it grows
@@ -183,6 +189,7 @@ def _lag(status: PipelineStatus) -> Iterator[Notice]:
 
 
 def _approvals(status: PipelineStatus) -> Iterator[Notice]:
+    """Yield a problem for each request that waits for approval."""
     for request in status.requests:
         if request.status is RequestStatus.WAITING:
             yield Notice(

@@ -74,6 +74,7 @@ def say_wrong(pipeline: str, wrong: Sequence[Wrong]) -> None:
 
 
 def _scrubbed(run: Run, error: CdcError) -> CdcError:
+    """Return an error without the passwords of the run's servers."""
     # a run that ends well needs nothing of the engine
     from airflow_cdc_provider.pipeline.steps.last_try import scrubbed  # noqa: PLC0415
 

@@ -30,11 +30,11 @@ ANSWER_S = 10.0
 
 
 class NotSentError(Exception):
-    """A receiver did not take a message; the text holds none of its secrets."""
+    """Raised when a receiver did not take a message; the text has none of its secrets."""
 
 
 def send(receiver: Receiver, message: Message) -> None:
-    """Send the message, or raise `NotSentError`."""
+    """Send a message to a receiver, or raise `NotSentError`."""
     try:
         if isinstance(receiver, Mailbox):
             _mail(receiver, message)
@@ -49,13 +49,16 @@ def send(receiver: Receiver, message: Message) -> None:
 
 
 class _NoRedirects(HTTPRedirectHandler):
+    """An opener of URLs that follows no redirect."""
+
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> None:
-        """Leave the answer as it is: an error."""
+        """Follow no redirect: its answer counts as an error."""
 
 
 def _post(receiver: Webhook, message: Message) -> None:
+    """Post the message as JSON to a webhook."""
     form: Any = {"text": message.text} if receiver.name == "slack" else message.to_json()
     request = Request(  # noqa: S310 - only http and https become a `Webhook`
         receiver.url,
@@ -68,6 +71,7 @@ def _post(receiver: Webhook, message: Message) -> None:
 
 
 def _mail(receiver: Mailbox, message: Message) -> None:
+    """Send the message by mail."""
     server = _connected(receiver)
     try:
         if receiver.login:
@@ -82,7 +86,7 @@ def _mail(receiver: Mailbox, message: Message) -> None:
 
 
 def _connected(receiver: Mailbox) -> smtplib.SMTP:
-    """Return a connection to the mail server, which is verified unless it is not encrypted."""
+    """Return a connection to the mail server; an encrypted one verifies the server."""
     context = ssl.create_default_context()
     place = receiver.host, receiver.port
     if receiver.security == "tls":
@@ -98,6 +102,7 @@ def _connected(receiver: Mailbox) -> smtplib.SMTP:
 
 
 def _written(receiver: Mailbox, message: Message) -> EmailMessage:
+    """Return the message as a mail."""
     mail = EmailMessage()
     mail["Subject"] = message.title
     mail["From"] = receiver.sender

@@ -58,7 +58,7 @@ _RACES = 20
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is watched, and how its problems are judged and told."""
+    """The pipeline to be watched for notifications, and the settings of that."""
 
     name: PipelineName
     after_s: float
@@ -70,7 +70,7 @@ class Watched:
 
 
 class Notifier:
-    """Looks at a pipeline and sends what is news; for one thread."""
+    """Checks a pipeline and sends messages on its problems; for use in one thread."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class Notifier:
         """Seconds that the last look took, without sending."""
 
     def close(self) -> None:
-        """Let go of the state store."""
+        """Close the state store."""
         with suppress(CdcError):
             self._store.close()
 
     def look(self, ended_with: CdcError | None = None) -> None:
-        """Look once, and send what is to be sent by now."""
+        """Check the pipeline once, and send the messages that are due."""
         store, watched = self._store, self._watched
         while self._unsettled:
             self._settle(self._unsettled[-1], is_sent=True)
@@ -108,7 +108,7 @@ class Notifier:
         self.send_due()
 
     def send_due(self) -> None:
-        """Claim and send one message after the other, until none is due."""
+        """Claim and send messages until none is due."""
         while (claim := self._claim()) is not None:
             try:
                 send(self._receivers[claim.receiver], self._message(claim))
@@ -122,14 +122,14 @@ class Notifier:
                 log.info("notified: receiver=%s message=%s", claim.receiver, claim.key)
 
     def hurry(self) -> bool:
-        """Have what waits for another try be due now; False if nothing does."""
+        """Have messages that wait for another try be due now; False if there are none."""
         self._resting.clear()
         book = self._move(hurried)
         _, claim = claimed(book, self._receivers, self._store.now_us())
         return claim is not None
 
     def _move(self, change: Callable[[Book], Book]) -> Book:
-        """Change the book as it is now, whoever else changes it."""
+        """Change the stored book, again if another sender changed it meanwhile; return the book."""
         store, name = self._store, self._watched.name
         for _ in range(_RACES):
             note = store.note(name, NoteKind.NOTIFICATIONS)
@@ -144,6 +144,7 @@ class Notifier:
         return {}
 
     def _claim(self) -> Claim | None:
+        """Claim the next message that is due, None if there is none."""
         claim: Claim | None = None
         awake = {
             name for name in self._receivers if self._resting.get(name, 0.0) <= time.monotonic()
@@ -157,7 +158,7 @@ class Notifier:
         return claim if self._move(change) else None
 
     def _note_sent(self, claim: Claim) -> None:
-        """Note that a message was sent, with the next look if the store is away now."""
+        """Store that a message was sent; at the next check if the state store is away."""
         try:
             self._settle(claim, is_sent=True)
         except CdcError:
@@ -165,14 +166,17 @@ class Notifier:
             raise
 
     def _settle(self, claim: Claim, *, is_sent: bool) -> None:
+        """Store whether a claimed message was sent."""
         now_us = self._store.now_us()
         self._move(lambda book: settled(book, claim, is_sent=is_sent, at_us=now_us))
 
     def _rest(self, claim: Claim) -> None:
+        """Send nothing to a receiver for a while after a failure."""
         wait_s = WAITS_S[min(claim.delivery.tries, len(WAITS_S)) - 1]
         self._resting[claim.receiver] = time.monotonic() + min(wait_s, WAITS_S[1])
 
     def _message(self, claim: Claim) -> Message:
+        """Return the message for a claim, with what to do in Airflow added."""
         notice, way = claim.record.notice, self._watched.way
         if way is not None:
             table = notice.subject if notice.kind == "table" else ""
@@ -182,7 +186,7 @@ class Notifier:
         return Message(str(self._watched.name), notice, over_us, self._watched.link)
 
     def _tell(self, claim: Claim, cause: str) -> None:
-        """Say at the first try and the last that a message was not sent."""
+        """Log that a message was not sent; record it at the first try and the last."""
         log.warning(
             "not notified: receiver=%s message=%s try=%d cause=%s",
             claim.receiver,
@@ -201,11 +205,12 @@ class Notifier:
 
 
 def _advising(notice: Notice, remedy: str) -> Notice:
+    """Return a problem with another remedy."""
     return Notice.from_json({**notice.to_json(), "remedy": remedy})
 
 
 class NotifyingThread:
-    """A thread that looks every few seconds, until it is ended."""
+    """A thread that checks a pipeline every few seconds and notifies its receivers."""
 
     def __init__(
         self,
@@ -229,7 +234,7 @@ class NotifyingThread:
         )
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def end(
@@ -239,7 +244,7 @@ class NotifyingThread:
         has_last_look: bool = True,
         wait_s: float = END_S,
     ) -> None:
-        """Look once more and end, or just end; wait for that for some time at most.
+        """Check once more if `has_last_look`, end the thread, and wait for that up to `wait_s`.
 
         `ended_with` is the error with which the watched run ends.
         """
@@ -248,6 +253,7 @@ class NotifyingThread:
         self._thread.join(wait_s)
 
     def _run(self) -> None:
+        """Check at each interval until ended; a slow check makes the interval longer."""
         wait_s = self._look_s
         while not self._ended.wait(wait_s):
             self._look(Notifier.look)
@@ -259,7 +265,7 @@ class NotifyingThread:
             self._notifier.close()
 
     def _look(self, look: Callable[[Notifier], None]) -> None:
-        """Look, whatever comes of it: what is watched goes on."""
+        """Check the pipeline; an error is only logged, so that the watched run goes on."""
         try:
             if self._notifier is None:
                 store = self._open_store()
@@ -276,7 +282,7 @@ class NotifyingThread:
 
 
 def _last_look(notifier: Notifier, ended_with: CdcError | None) -> None:
-    """Look, and try a few times at once what could not be sent: nobody may look for long."""
+    """Check the pipeline, and retry unsent messages a few times without waiting long."""
     notifier.look(ended_with)
     for _ in range(_LAST_TRIES - 1):
         if not notifier.hurry():

@@ -21,7 +21,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 def get_cdc_commands() -> list[GroupCommand]:
-    """Return the group that the provider adds to Airflow's command line."""
+    """Return the command group `cdc` for Airflow's command line."""
     return [
         GroupCommand(
             name="cdc",
@@ -40,11 +40,12 @@ def get_cdc_commands() -> list[GroupCommand]:
 
 
 def _argument(option: Option) -> Arg:
+    """Return an option in the form of Airflow's command line."""
     return Arg(option.flags, **option.arguments())  # type: ignore[no-untyped-call]
 
 
 def run_command(options: argparse.Namespace) -> None:
-    """Run one command; Airflow's parser leaves its name in `subcommand`."""
+    """Run one `airflow cdc` command, whose name is in `subcommand`."""
     # Airflow asks its own database for connections only where this says so, as its own commands
     # do; elsewhere only those in the environment are found.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
@@ -63,7 +64,7 @@ def run_command(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _results_alone() -> Iterator[TextIO]:
-    """Give standard output to results alone, whatever Airflow logs, in Python or below it.
+    """Keep standard output for results; all other output goes to standard error.
 
     Airflow's loggers write to standard output, and some of them hold the stream itself. So it is
     the file below that changes: what is written to it goes to standard error.

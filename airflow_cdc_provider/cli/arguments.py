@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Once(argparse.Action):
-    """Stores a value, and refuses a second one: it would take the place of the first unseen."""
+    """An argparse action that refuses a second value for an option."""
 
     def __call__(
         self,
@@ -17,6 +17,7 @@ class Once(argparse.Action):
         values: str | Sequence[object] | None,
         option_string: str | None = None,
     ) -> None:
+        """Store the value, or fail if the option was given before."""
         given = f"_{self.dest}_is_given"
         if getattr(namespace, given, False):
             parser.error(f"argument {option_string}: it takes one value and is given twice")
@@ -26,7 +27,7 @@ class Once(argparse.Action):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a command, in argparse's terms."""
+    """One option of a command, for argparse."""
 
     flags: tuple[str, ...]
     help: str
@@ -42,7 +43,7 @@ class Option:
     """A place that may be left out."""
 
     def arguments(self) -> Mapping[str, object]:
-        """Return the keywords of `add_argument`."""
+        """Return the keyword arguments of `add_argument`."""
         if self.kind is None:
             return {"help": self.help, "action": "store_true"}
         common: dict[str, object] = {"help": self.help, "type": self.kind}

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 class BeginRun(Protocol):
-    """Begins a run of a pipeline's DAG, and says which."""
+    """Starts a run of a pipeline's DAG, and returns a text that names it."""
 
     def __call__(self, pipeline: str, *, is_stopped: bool) -> str:
-        """`is_stopped`: it was paused or had failed, so a run that is under way is about to end."""
+        """Start a run; `is_stopped`: a run that is under way is about to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What turns the pipeline file's references into servers."""
+    """How a command finds connections: in the environment or in Airflow."""
 
     dsn_of: DsnOf
     master_of: MasterOf

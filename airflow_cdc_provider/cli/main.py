@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code says."""
+    """The exit code of a command."""
 
     FINE = 0
     DIFFERENT = 1
@@ -70,7 +70,7 @@ MODULES: Mapping[str, str] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
-    """Run the command that the arguments name."""
+    """Run the command that the arguments name, and return its exit code."""
     options = parser().parse_args(arguments)
     # imported here and not above, as the module says
     from airflow_cdc_provider.pipeline.connections import (  # noqa: PLC0415
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
 def execute(
     command: str, options: argparse.Namespace, lookup: Lookup, *, out: TextIO | None = None
 ) -> ExitCode:
-    """Run one command with its parsed options; results go to `out`, standard output if None."""
+    """Run one command with parsed options; its result goes to `out` or standard output."""
     from airflow_cdc_provider.views.display import Screen  # noqa: PLC0415 - as the module says
 
     out = out or sys.stdout
@@ -109,12 +109,14 @@ def execute(
 
 
 def _command(name: str) -> Command:
+    """Import a command by name."""
     module = import_module(f"airflow_cdc_provider.cli.commands.{MODULES[name]}")
     command: Command = getattr(module, name)
     return command
 
 
 def _explain(error: CdcError, *, json_to: TextIO | None) -> None:
+    """Show an error: as text, and as JSON if wanted."""
     if json_to is not None:
         json_to.write(json.dumps({"error": error.to_json()}, indent=2) + "\n")
     lines = [f"{error.code} {error.what}"]

@@ -21,7 +21,7 @@ _MOST_BYTES = (1 << 31) - 1
 
 
 def as_arrow(values: npt.NDArray[Any], nulls: BoolArray | None, wanted: pa.DataType) -> pa.Array:
-    """Hand an array of machine numbers to Arrow without copying."""
+    """Return an Arrow array that shares the memory of a NumPy array; `nulls` marks the NULLs."""
     validity, count = validity_of(nulls)
     buffers = [validity, pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(wanted, len(values), buffers, count)
@@ -36,7 +36,7 @@ def validity_of(nulls: BoolArray | None) -> tuple[pa.Buffer | None, int]:
 
 
 def as_numpy(array: pa.Array) -> npt.NDArray[Any]:
-    """Return an array of numbers or truths that has no NULLs; numbers are not copied."""
+    """Return an Arrow array without NULLs as NumPy numbers or booleans; numbers are not copied."""
     if array.null_count:
         raise ValueError(f"{array.null_count} NULLs are no {array.type}")
     first, behind, buffer = array.offset, array.offset + len(array), array.buffers()[1]
@@ -51,24 +51,24 @@ def as_numpy(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def numbers_of(values: IntArray | Sequence[int]) -> pa.Array:
-    """Return whole numbers as 64-bit ones; row numbers are what `take` wants."""
+    """Return whole numbers as a 64-bit Arrow array, such as the row numbers for `take`."""
     return as_arrow(np.asarray(values, np.int64), None, pa.int64())
 
 
 def mask_of(chosen: BoolArray | Sequence[bool]) -> pa.BooleanArray:
-    """Return a mask as `filter` wants it."""
+    """Return booleans as an Arrow mask for `filter`."""
     bits = pa.py_buffer(np.packbits(np.asarray(chosen, np.bool_), bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(chosen), [None, bits], 0)
 
 
 def texts_of(values: Sequence[str | None]) -> pa.StringArray:
-    """Return texts as an array of strings."""
+    """Return texts as an Arrow array of strings."""
     data = [None if value is None else value.encode() for value in values]
     return binaries_of(data, pa.string())
 
 
 def binaries_of(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> pa.Array:
-    """Return bytes as an array of a binary or string type; strings are taken to be UTF-8."""
+    """Return bytes as an Arrow array of a binary or string type; strings must be UTF-8."""
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
     if kind not in _LARGE:
@@ -83,5 +83,5 @@ def binaries_of(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> 
 
 
 def binary_scalar(value: bytes, kind: pa.DataType = _BINARY) -> pa.Scalar:
-    """Return bytes as a scalar of a binary or string type."""
+    """Return bytes as an Arrow scalar of a binary or string type."""
     return binaries_of([value], kind)[0]

@@ -54,7 +54,10 @@ def replay(
 
 
 def as_read(changes: TableChanges, read: pa.Schema, table: TableId) -> TableChanges:
-    """Reduce changes to the columns that were read; another definition is another table."""
+    """Reduce changes to the columns that the split was read with.
+
+    `SchemaMovedError` if a column is gone or has another type: the table has another definition.
+    """
     for side in (changes.before, changes.after):
         for field in read:
             at = side.schema.get_field_index(field.name)
@@ -75,7 +78,7 @@ def as_read(changes: TableChanges, read: pa.Schema, table: TableId) -> TableChan
 
 
 def _filtered(batches: list[pa.RecordBatch], stays: BoolArray) -> Iterator[pa.RecordBatch]:
-    """Yield what stays of each batch; `batches` is emptied on the way."""
+    """Yield the rows of each batch that stay; `batches` is emptied on the way to free memory."""
     at = 0
     batches.reverse()
     while batches:
@@ -89,7 +92,7 @@ def _filtered(batches: list[pa.RecordBatch], stays: BoolArray) -> Iterator[pa.Re
 
 
 def staying(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> BoolArray:
-    """Tell which rows have a key that is in none of `gone`."""
+    """Return a mask of the rows whose key is in none of `gone`."""
     if rows.num_rows == 0:
         return np.ones(0, np.bool_)
     groups = [[rows.column(name).combine_chunks() for name in key]]

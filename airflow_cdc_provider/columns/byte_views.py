@@ -26,7 +26,7 @@ _SMALL_BUFFER = 16
 
 
 def distinct(values: npt.NDArray[Any]) -> list[int]:
-    """Return the different numbers, in order; mostly there is one.
+    """Return the distinct numbers, in order; usually there is one.
 
     `np.unique` imports NumPy's masked arrays, which takes longer than a small log.
     """
@@ -38,7 +38,7 @@ def distinct(values: npt.NDArray[Any]) -> list[int]:
 
 
 class ByteViews:
-    """A read-only buffer and its views by width."""
+    """A read-only buffer, read as numbers of any width at any offset."""
 
     __slots__ = ("_views", "buffer", "u8")
 
@@ -51,6 +51,7 @@ class ByteViews:
         return len(self.u8)
 
     def _view(self, dtype: str, width: int) -> npt.NDArray[Any]:
+        """Return the buffer as an array of a number type that begins at every byte."""
         view = self._views.get(dtype)
         if view is None:
             count = max(len(self.u8) - width + 1, 0)
@@ -94,14 +95,14 @@ class ByteViews:
         return value
 
     def typed(self, offsets: IntArray, dtype: str) -> npt.NDArray[Any]:
-        """Read numbers of a little-endian machine type such as `<f8`."""
+        """Read little-endian numbers of a machine type such as `<f8` at each offset."""
         width = int(dtype[2:])
         if width == 1:
             return self.u8[offsets].view(dtype)
         return self._view(dtype, width)[offsets]
 
     def blocks(self, offsets: IntArray, width: int) -> ByteArray:
-        """Read `width` bytes at each offset, a row each."""
+        """Read `width` bytes at each offset, as rows of a matrix."""
         if width == 0:
             return np.zeros((len(offsets), 0), np.uint8)
         if width in {1, 2, 4, 8}:  # a machine type is gathered faster
@@ -110,7 +111,7 @@ class ByteViews:
         return np.ascontiguousarray(taken).view(np.uint8).reshape(len(offsets), width)
 
     def text_at(self, start: int, end: int) -> bytes:
-        """Copy one slice."""
+        """Copy the bytes between two offsets."""
         return bytes(self.buffer[start:end])
 
 

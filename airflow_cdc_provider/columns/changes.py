@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Op(IntEnum):
-    """What happened to a row."""
+    """The kind of a row change: insert, update or delete."""
 
     INSERT = 1
     UPDATE = 2
@@ -65,7 +65,7 @@ class TableChanges:
         return RowCounts(*(kinds.get(int(op), 0) for op in (Op.INSERT, Op.UPDATE, Op.DELETE)))
 
     def take(self, places: pa.Array) -> TableChanges:
-        """Return the changes at some places, given in order."""
+        """Return the changes at these row numbers, which are in order."""
         return TableChanges(
             self.table,
             self.transaction.take(places),

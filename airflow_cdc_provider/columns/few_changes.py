@@ -30,7 +30,7 @@ _INSERT, _DELETE = int(Op.INSERT), int(Op.DELETE)
 
 
 class FewChange(NamedTuple):
-    """One changed row."""
+    """One changed row as Python values, before and after the change."""
 
     op: int
     """A value of `Op`."""
@@ -40,7 +40,7 @@ class FewChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FewTable:
-    """Few changes of one table, in log order."""
+    """The few changes of one table in a batch, in log order."""
 
     table: TableId
     schema: pa.Schema
@@ -55,7 +55,7 @@ class FewTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewTables(Sequence[TableChanges]):
-    """The changes of a batch that has few; equal to a tuple of the same as columns."""
+    """The few changes of a batch as Python values; they turn into columns where needed."""
 
     few: tuple[FewTable, ...]
     make_columns: Callable[[], tuple[TableChanges, ...]] = field(repr=False)
@@ -67,7 +67,7 @@ class FewTables(Sequence[TableChanges]):
         return sum(len(table.changes) for table in self.few)
 
     def columns(self) -> tuple[TableChanges, ...]:
-        """Return them as columns, which are made once."""
+        """Return the changes as columns, made on first use."""
         if not self._made:
             self._made.append(self.make_columns())
         return self._made[0]
@@ -94,11 +94,12 @@ class FewTables(Sequence[TableChanges]):
         return hash(tuple(table.table for table in self.few))
 
     def __reduce__(self) -> tuple[type, tuple[tuple[TableChanges, ...]]]:
+        """Pickle the changes as columns."""
         return tuple, (self.columns(),)
 
 
 class FewMerged(NamedTuple):
-    """The last change of each key, as `merge` finds it; no key is in both."""
+    """The last change of each key: keys to delete and rows to write."""
 
     deletes: list[Row]
     """The keys to delete, in index order."""
@@ -107,7 +108,10 @@ class FewMerged(NamedTuple):
 
 
 def merge_few(changes: Sequence[FewChange], key: Sequence[int]) -> FewMerged | None:
-    """Do what `merge` does; `key` are the places of the key's columns. None if a key holds NULL."""
+    """Keep the last change of each key, as `merge` does; None if a key has a NULL.
+
+    `key` has the places of the key's columns.
+    """
     last: dict[Row, Row | None] = {}
     for op, before, after in changes:
         if op != _INSERT and before is not None:
@@ -127,7 +131,7 @@ def merge_few(changes: Sequence[FewChange], key: Sequence[int]) -> FewMerged | N
 
 
 def rows_of(rows: Sequence[Row | None], schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows as columns; one that is None is a row of NULLs."""
+    """Return rows of Python values as Arrow columns; a row that is None becomes NULLs."""
     absent = (None,) * len(schema)
     by_column = zip(*(absent if row is None else row for row in rows), strict=True)
     columns = list(by_column) if rows else [()] * len(schema)
@@ -136,6 +140,7 @@ def rows_of(rows: Sequence[Row | None], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
+    """Return one column's values as an Arrow array."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return binaries_of(values, kind)  # type: ignore[arg-type]
     nulls = np.array([value is None for value in values], np.bool_)
@@ -146,6 +151,7 @@ def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
 def _numbers(
     values: list[int | float | bytes], kind: pa.DataType
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    """Return one column's values as NumPy numbers, as Arrow stores them."""
     if pa.types.is_decimal(kind):
         width = kind.bit_width // 8
         joined = b"".join([int(value).to_bytes(width, "little", signed=True) for value in values])

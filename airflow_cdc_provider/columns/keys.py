@@ -22,7 +22,7 @@ def key_columns(schema: TableSchema) -> tuple[Column, ...]:
 
 
 def key_column(parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:
-    """Return canonical key parts as an array of the value model."""
+    """Return values of a key's column as an Arrow array of the column's type."""
     if pa.types.is_date32(kind) or pa.types.is_floating(kind):
         return texts_of(cast("Sequence[str]", parts)).cast(kind)
     if pa.types.is_timestamp(kind):

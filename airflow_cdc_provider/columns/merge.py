@@ -37,7 +37,7 @@ from airflow_cdc_provider.columns.row_keys import key_codes
 
 @dataclass(frozen=True, slots=True)
 class MergedChanges:
-    """What a run of changes leaves to do; no key is in both."""
+    """What a run of changes does to the table: keys to delete and rows to write."""
 
     deletes: pa.RecordBatch
     """The keys to delete: the key columns in index order."""
@@ -49,7 +49,10 @@ class MergedChanges:
 
 
 def merge(changes: Sequence[TableChanges], key: Sequence[str]) -> MergedChanges:
-    """Merge changes of one table and one schema, in log order; `key` names its key columns."""
+    """Merge one table's changes, in log order, to the last change of each key.
+
+    All have one schema; `key` names the key's columns.
+    """
     if not changes:
         raise ValueError("nothing to merge: the schema comes from the changes")
     before = _together([each.before.select(key) for each in changes])
@@ -69,12 +72,14 @@ def merge(changes: Sequence[TableChanges], key: Sequence[str]) -> MergedChanges:
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return record batches as one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _key_of(
     rows: pa.RecordBatch, key: Sequence[str], wanted: IntArray, total: int
 ) -> list[pa.Array]:
+    """Return the key columns of the wanted rows."""
     columns = [rows.column(name) for name in key]
     if len(wanted) == total:
         return columns
@@ -87,7 +92,7 @@ def _in_log_order(
     taken: IntArray,
     put: IntArray,
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Order the steps: of one change the taking before the putting, changes as in the log.
+    """Order the deletes and writes of all changes as in the log; an update deletes first.
 
     Returns each step's key code, its change, and whether it puts.
     """

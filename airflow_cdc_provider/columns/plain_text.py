@@ -14,7 +14,7 @@ _SECONDS_TEXT = len("YYYY-MM-DD hh:mm:ss")
 
 
 def decimal_text(array: pa.Array) -> pa.Array:
-    """Print decimals digit by digit: Arrow prints small ones with an exponent."""
+    """Print decimals digit by digit; Arrow itself would print small ones with an exponent."""
     scale = array.type.scale
     text = array.cast(pa.string())
     if scale <= _PLAIN_DECIMAL_SCALE or not (string_bytes(text) == ord("E")).any():
@@ -33,7 +33,7 @@ def decimal_text(array: pa.Array) -> pa.Array:
 
 
 def timestamp_text(array: pa.Array, fraction: int) -> pa.Array:
-    """Print as many digits of the fraction as the column has."""
+    """Print timestamps with as many digits of a second's fraction as the column has."""
     wall_clock = array.cast(pa.timestamp("us"))
     unit = _SUBSECOND_UNITS.get(fraction)
     if unit is not None:

@@ -32,25 +32,26 @@ _SPARSE = 4
 
 @dataclass(frozen=True, slots=True)
 class KeyCodes:
-    """Codes from 0 up to, not including, `count`, for some groups of keys."""
+    """Codes for keys in some groups: equal keys have equal codes, from 0 to below `count`."""
 
     groups: tuple[IntArray, ...]
     count: int
 
 
 def key_codes(groups: Sequence[KeyColumns]) -> KeyCodes:
-    """Give equal keys of all groups the same code."""
+    """Return a code for each key of all groups, equal for equal keys."""
     return _codes(groups, _column_codes)
 
 
 def row_codes(groups: Sequence[KeyColumns]) -> KeyCodes:
-    """Give rows of all groups the same code if they are the same in every bit; NULL is a value."""
+    """Return a code for each row of all groups; equal for rows equal in every bit, also NULL."""
     return _codes(groups, _value_codes)
 
 
 def _codes(
     groups: Sequence[KeyColumns], of_column: Callable[[pa.Array], tuple[IntArray, int]]
 ) -> KeyCodes:
+    """Return codes for rows of several columns, from each column's codes."""
     sizes = [len(group[0]) for group in groups]
     columns = [
         of_column(pa.concat_arrays([group[i] for group in groups])) for i in range(len(groups[0]))
@@ -62,6 +63,7 @@ def _codes(
 
 
 def _column_codes(values: pa.Array) -> tuple[IntArray, int]:
+    """Return codes for one key column's values; `ValueRefusedError` if one is NULL."""
     if values.null_count:
         raise ValueRefusedError(
             "a key column holds NULL, which no key does",
@@ -83,6 +85,7 @@ def _column_codes(values: pa.Array) -> tuple[IntArray, int]:
 
 
 def _value_codes(values: pa.Array) -> tuple[IntArray, int]:
+    """Return codes for one column's values by their bits; NULL has a code too."""
     if pa.types.is_floating(values.type):
         values = values.view(pa.int64() if values.type.bit_width == 64 else pa.int32())
     encoded = values.dictionary_encode(null_encoding="encode")
@@ -90,26 +93,27 @@ def _value_codes(values: pa.Array) -> tuple[IntArray, int]:
 
 
 def _bytes_of(values: pa.Array) -> pa.Array:
-    """Look at fixed-width values as bytes, which have a quicker hash."""
+    """Return fixed-width values as bytes or integers, which hash faster."""
     width = values.type.bit_width // 8
     kind = {4: pa.int32(), 8: pa.int64()}.get(width, pa.binary(width))
     return pa.Array.from_buffers(kind, len(values), [None, values.buffers()[1]], 0, values.offset)
 
 
 def _paired(left: tuple[IntArray, int], right: tuple[IntArray, int]) -> tuple[IntArray, int]:
-    """Make one code of two; made dense first where their product could overflow."""
+    """Combine two columns' codes to one; made dense first where the product could overflow."""
     if left[1] * right[1] >= 1 << 62:
         left, right = _dense(left[0]), _dense(right[0])
     return left[0] * right[1] + right[0], left[1] * right[1]
 
 
 def _dense(codes: IntArray) -> tuple[IntArray, int]:
+    """Renumber codes so that none is unused."""
     encoded = numbers_of(codes).dictionary_encode()
     return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
 
 
 def in_range(columns: KeyColumns, keys: KeyRange) -> BoolArray:
-    """Tell which keys lie in the range; a bound may be a prefix of the key."""
+    """Return a mask of the keys in the range; a bound may be a prefix of the key."""
     inside = np.ones(len(columns[0]), np.bool_)
     if keys.start is not None:
         inside &= ~_before(columns, keys.start)
@@ -119,6 +123,7 @@ def in_range(columns: KeyColumns, keys: KeyRange) -> BoolArray:
 
 
 def _before(columns: KeyColumns, bound: Key) -> BoolArray:
+    """Return a mask of the keys that are less than a bound."""
     before = np.zeros(len(columns[0]), np.bool_)
     level = np.ones(len(columns[0]), np.bool_)
     for values, part in zip(columns, bound, strict=False):

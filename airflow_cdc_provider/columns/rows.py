@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NativeChunk(Protocol):
-    """Some rows in the source's own bytes; only who speaks its protocol looks inside."""
+    """Some rows in the source's own wire format, for a sink that takes that format."""
 
     @property
     def rows(self) -> int:
@@ -36,13 +36,13 @@ class SplitRows(Protocol):
 
     @property
     def bytes(self) -> int:
-        """Bytes held in memory."""
+        """The bytes that the rows take in memory."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows as record batches."""
 
     def native_chunks(self) -> tuple[NativeChunk, ...] | None:
-        """Return the untouched bytes of the source, None if rows were changed since.
+        """Return the rows in the source's wire format, None if a backfill has changed them.
 
         All rows, in the order of `batches`.
         """
@@ -50,15 +50,15 @@ class SplitRows(Protocol):
 
 @runtime_checkable
 class DecodesChunks(Protocol):
-    """Rows that can decode one of their chunks without the others."""
+    """Rows of a split of which each chunk can be decoded alone."""
 
     def batch_of(self, chunk: NativeChunk) -> pa.RecordBatch:
-        """Return the rows of one of `native_chunks()` as a record batch."""
+        """Return the rows of one chunk of `native_chunks()` as a record batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """Rows that are Arrow already."""
+    """A split's rows that are already in Arrow."""
 
     table: pa.Table
 
@@ -78,4 +78,5 @@ class ArrowRows:
         yield from self.table.to_batches()
 
     def native_chunks(self) -> tuple[NativeChunk, ...] | None:
+        """Return None: the rows are not in the source's format."""
         return None

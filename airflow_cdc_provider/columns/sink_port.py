@@ -42,7 +42,7 @@ NO_TABLES: Mapping[TableId, LogPosition] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who writes: a pipeline under one generation."""
+    """The writer at a sink: a pipeline under one generation."""
 
     pipeline: PipelineName
     generation: int
@@ -50,7 +50,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class AppliedBatch:
-    """What a sink committed."""
+    """What a sink committed of one batch."""
 
     end: LogPosition
     changes: int
@@ -60,21 +60,21 @@ class AppliedBatch:
 
 
 class SplitSink(Protocol):
-    """Takes finished splits."""
+    """Publishes finished splits at the sink."""
 
     def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
-        """Replace all the sink holds in the split's range by `rows`, and store the report.
+        """Replace the sink's rows in the split's range by `rows`, and store the report.
 
         One transaction: the split is there whole, with its report, or not at all (law 4).
         """
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedRows:
-    """A split's rows as the table has them at the position where they join the stream."""
+    """A split's rows at the stream's position, to be joined there."""
 
     rows: SplitRows
     touched: pa.RecordBatch | None = None
@@ -87,7 +87,7 @@ class JoinedRows:
 
 @dataclass(frozen=True, slots=True)
 class JoinedSplit:
-    """A split that was read again and has joined the stream."""
+    """A split that was read again and whose rows are at the sink, at the stream's position."""
 
     split: SnapshotSplit
     rows: int
@@ -96,16 +96,16 @@ class JoinedSplit:
 
 
 class JoinSink(Protocol):
-    """Takes splits that are read again while the stream flows.
+    """Replaces rows of splits that are read again, in step with the running stream.
 
-    The stream is held up for as long as one split's transaction takes, and nobody ever sees an
+    The stream waits for as long as one split's transaction takes, and no reader ever sees an
     older state of a row. A kill at any point leaves nothing to repair.
     """
 
     def begin(self, request: str, tables: Collection[TableId]) -> int:
-        """Begin a request on these tables, or go on with it; returns the epoch of its joins.
+        """Begin or continue a request on these tables; return the epoch for its joins.
 
-        From then on nothing joins under an older epoch of it; what did has joined.
+        From then on no rows join under an older epoch of the request; rows that did have joined.
         """
 
     def join(
@@ -118,7 +118,7 @@ class JoinSink(Protocol):
         epoch: int,
         within: Sequence[KeyRange] = WHOLE_TABLE,
     ) -> LogPosition | None:
-        """Replace all the sink holds in the split's range by its rows at the stream's position.
+        """Replace the sink's rows in the split's range by its rows at the stream's position.
 
         Of an interval each row that was read takes the place of the one with its key, and of keys
         that were listed each is given up: nothing is deleted because of its values at the sink.
@@ -135,26 +135,26 @@ class JoinSink(Protocol):
         """
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
-        """Return the keys that the sink holds of a split; too many are a `SplitTooBigError`."""
+        """Return the keys that the sink has in a split; `SplitTooBigError` if they are too many."""
 
     def freed_keys(self, request: str, table: TableId) -> pa.Table:
-        """Return the keys of a table's rows that joins of a request took away for their values.
+        """Return the keys of rows that a request's joins deleted to free a unique value.
 
         Their own ranges may have joined since, or may be still to come.
         """
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
-        """Return the splits that have joined for a request, of all its tables."""
+        """Return the splits of a request that have joined, of all its tables."""
 
     def forget(self, request: str) -> None:
-        """Drop what is remembered of a request that is done."""
+        """Delete the ledger's rows of a request that is done."""
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
 
 
 class ChangeSink(Protocol):
-    """Takes changes in source order."""
+    """Applies changes at the sink, in source order."""
 
     quiet: IdleRange | None
     """Log behind what is committed that was passed over: the next batch may begin at its end."""
@@ -163,7 +163,7 @@ class ChangeSink(Protocol):
         """Return the stream split as last committed: where to go on, and each table's progress."""
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
-        """Apply one batch and store its end in the same transaction (law 7).
+        """Apply one batch and store its end position in the same transaction (law 7).
 
         Changes that a split's snapshot already holds, and those up to the committed position,
         are left out. None when the batch has no end: the transaction stays open for the rest.
@@ -171,12 +171,12 @@ class ChangeSink(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connections; a transaction that is open is rolled back."""
+        """Close the connections; an open transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCounts:
-    """What the stream has committed since the hand-off."""
+    """The stream's commits since the hand-off: counts, and the lag at the last one."""
 
     batches: int = 0
     changes: int = 0
@@ -187,7 +187,7 @@ class StreamCounts:
 
 @dataclass(frozen=True, slots=True)
 class TableChangeCount:
-    """How much of one table the sink has changed since its plan began.
+    """How many changes of one table the sink has applied since its plan began.
 
     A batch that a crash has put to its writers again may count twice, and none is left out.
     """
@@ -203,30 +203,30 @@ class TableChangeCount:
 
 
 class SinkLedger(Protocol):
-    """The truth about what is committed in the sink."""
+    """Reads and writes the ledger: the sink's tables that say what is committed there."""
 
     def take_over(self, generation: int) -> None:
-        """Make `generation` the only one that may commit; a smaller one is `FencedError`."""
+        """Make `generation` the only one that may commit; `FencedError` if a newer one is."""
 
     def generation(self) -> int:
         """Return the generation that may commit, 0 for a pipeline never seen."""
 
     def finished_ids(self) -> AbstractSet[str]:
-        """Return the ids of the current plan's finished splits; reading reports takes longer."""
+        """Return the ids of the current plan's finished splits; faster than reading reports."""
 
     def reports(
         self, *, but: AbstractSet[str] = frozenset()
     ) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
-        """Return every finished split of the current plan with its report, `but` those of ids."""
+        """Return the current plan's finished splits and their reports, except ids in `but`."""
 
     def start_plan(self, plan_id: str) -> None:
-        """Forget the finished splits and the stream of older plans, once, for this plan."""
+        """Delete the finished splits and the stream of older plans, once for this plan."""
 
     def plan_id(self) -> str:
         """Return the plan whose splits are in the ledger, empty for none."""
 
     def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
-        """Store the stream split at hand-off; refused if the ledger already streams further.
+        """Store the stream split at hand-off; refused if the stored stream is already further.
 
         The changes of definitions that are `begun` with it are remembered in its transaction, and
         what was read of its unread tables is forgotten.
@@ -242,51 +242,51 @@ class SinkLedger(Protocol):
         removed: Collection[TableId] = (),
         read: Collection[TableId] = (),
     ) -> StreamSplit:
-        """Let the stream own more tables, each from a position on, or fewer, in one transaction.
+        """Add tables to the stream, each from a position on, or remove some; one transaction.
 
-        Added tables count as not read until they are told `read`. A table that is there already
-        stays as it is, so doing this again is harmless.
+        Added tables are unread until they are passed as `read`. A table that is there already stays
+        as it is, so doing this again is harmless.
         """
 
     def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
-        """Put the stream at a position, also before its own, and let tables begin anew there.
+        """Move the stream to a position, also back, and have the tables `begun` read again there.
 
-        For a source whose history is another one from there on. The other tables are applied
-        through that position, and no further; tables that the stream leaves alone stay so unless
-        they begin anew.
+        For a source whose history is another one from there on. The other tables count as applied
+        through that position, and no further; isolated tables stay isolated unless they are in
+        `begun`.
         """
 
     def open_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the changes of definitions that were begun and not brought to their end."""
+        """Return the schema changes that were begun and not finished."""
 
     def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Remember changes of definitions, before anything is done about them."""
+        """Store schema changes before they are applied, so that a crash does not lose them."""
 
     def end_change(self, change: SchemaChange) -> StreamSplit:
-        """Let the stream go on behind a change that was made; returns the stream."""
+        """Mark a schema change as made; return the stream, which continues behind the change."""
 
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return the tables that the stream leaves alone, in order."""
+        """Return the tables that are isolated from the stream, in order."""
 
     def stop_tables(
         self, tables: Collection[TableId], error: StoredError = NO_ERROR, /
     ) -> StreamSplit:
-        """Take tables out of the stream where they stand; an `error` stopped them, or a person."""
+        """Isolate tables from the stream at their position, for an `error` or on request."""
 
     def say_of_stopped(self, table: TableId, error: StoredError, /) -> None:
-        """Note what keeps a table from coming back; empty: a person wants it so."""
+        """Store the error that keeps a table isolated; empty if a person paused the table."""
 
     def rejoin(self, table: TableId) -> StreamSplit:
-        """Give a table back to the stream that it has come up with; returns the stream.
+        """Let an isolated table join the stream that it has caught up with; return the stream.
 
         One that has not come to the stream's position yet is a `SplitOutdatedError`.
         """
 
     def counts(self) -> StreamCounts:
-        """Return what the stream has committed since the hand-off."""
+        """Return the counts of what the stream has committed since the hand-off."""
 
     def table_changes(self) -> Mapping[TableId, TableChangeCount]:
-        """Return how much of each source table was changed; those without a change are left out."""
+        """Return how many changes were applied to each source table that has any."""
 
     def last_changes(self) -> Mapping[TableId, LogPosition]:
         """Return the position of each table's last change, or of its hand-off if it has none since.
@@ -295,15 +295,15 @@ class SinkLedger(Protocol):
         """
 
     def pass_over(self, quiet: IdleRange) -> None:
-        """Move the stream over log that holds nothing for the sink; never back."""
+        """Move the stream's position over idle log; never back."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetConflict:
-    """A table of the sink that this pipeline must not write to as things are."""
+    """A reason why this pipeline must not write to a table of the sink now."""
 
     table: TableId
     pipeline: str
@@ -313,24 +313,24 @@ class TargetConflict:
 
 
 class Targets(Protocol):
-    """Which of the sink's tables this pipeline owns."""
+    """Claims: which of the sink's tables this pipeline owns."""
 
     def plan_id(self) -> str:
-        """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+        """Return the plan whose splits are in the ledger, empty for none; creates nothing."""
 
     def changing(self) -> frozenset[TableId]:
-        """Return the source's tables whose change was begun at the sink and not ended."""
+        """Return the source's tables that have a schema change begun and not finished."""
 
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return the tables that the stream leaves alone; nothing is created."""
+        """Return the tables that are isolated from the stream; creates nothing."""
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
-        """Return what this pipeline copies where, by its claims; nothing is created."""
+        """Return which source table is copied to which sink table, by claims; creates nothing."""
 
     def conflicts(
         self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
     ) -> tuple[TargetConflict, ...]:
-        """Return what stands against writing to the plans' tables; nothing is created or locked.
+        """Return why the plans' sink tables must not be written to; creates and locks nothing.
 
         `known` are tables whose rows are known to be this pipeline's.
         """
@@ -342,67 +342,67 @@ class Targets(Protocol):
         known: Collection[TableId] = (),
         replace_rows: bool = False,
     ) -> tuple[TableId, ...]:
-        """Own the plans' tables, all or none; return those taken with rows of others."""
+        """Claim the plans' sink tables, all or none; return those that had others' rows in them."""
 
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
-        """Give back all tables but those of `keep`; their rows stay."""
+        """Give up the claims of all tables but those of `keep`; their rows stay."""
 
     def rows(self, table: TableId) -> int | None:
         """Count a table's rows; None if there is no such table."""
 
     def drop(self, tables: Collection[TableId]) -> None:
-        """Drop tables that this pipeline owns, with their rows, or refuse them."""
+        """Drop tables that this pipeline owns, with their rows; refuse any other."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class TableBuilder(Protocol):
-    """Makes the sink's tables."""
+    """Creates and changes the sink's tables."""
 
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
-        """Refuse tables there are that cannot hold the source's rows; changes nothing."""
+        """Refuse existing sink tables that cannot take the source's rows; changes nothing."""
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
-        """Refuse tables that cannot be made here, whatever is there now; changes nothing."""
+        """Refuse tables that this sink cannot create, even if they exist now; changes nothing."""
 
     def missing(self, plans: Sequence[TablePlan]) -> tuple[TableId, ...]:
-        """Return the sink's tables of these plans that are not there; changes nothing."""
+        """Return the sink's tables of these plans that do not exist; changes nothing."""
 
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
-        """Create databases and tables that do not exist; returns which were created.
+        """Create databases and tables that do not exist; return which were created.
 
         Secondary unique and foreign keys are left for `finish`.
         """
 
     def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
-        """Return the tables that may alter or refuse rows by now: somebody has changed them.
+        """Return the sink's tables that were changed so that rows may be altered or refused.
 
         Those of `require_fit`, those that are gone, and those where more happens than is written.
         """
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
-        """Return the columns that the sink's table has, in lower case; none without a table."""
+        """Return the names of the sink table's columns in lower case; none without a table."""
 
     def change(self, change: SchemaChange) -> None:
-        """Make a change of the source's at the sink; making it twice is harmless.
+        """Apply a schema change of the source to the sink's table; doing it twice is harmless.
 
         Only the owner may: an older generation is `FencedError`.
         """
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
-        """Add secondary unique and foreign keys; only after the consistent point.
+        """Add secondary unique and foreign keys, which is possible after the consistent point only.
 
         Returns remarks for people: rows that break a key, which was added all the same.
         """
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkAbilities:
-    """What a kind of sink can do: the engine asks, and never for the sink's name."""
+    """What a kind of sink can do; the engine never asks for the sink's name."""
 
     transactional: bool
     """Rows, position and report are committed together, in the sink itself."""
@@ -425,13 +425,13 @@ class SinkAbilities:
 
     @property
     def begins_tables_again(self) -> bool:
-        """Tell whether a table can be changed, and read again beside the stream."""
+        """Tell whether a table's definition can change and its rows be read again in the stream."""
         return self.joins and self.changes_tables
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """How a sink is written to."""
+    """The settings with which a sink is written."""
 
     apply: ApplyMode = ApplyMode.TRANSACTIONS
     writers: int = 1
@@ -442,7 +442,7 @@ class SinkSettings:
 
 
 class Sink(Protocol):
-    """One pipeline's sink under one generation.
+    """A pipeline's sink, written under one generation.
 
     It holds no connection, so it travels to executors as it is. Each part it opens has a
     connection of its own and is closed by who asked for it.
@@ -454,40 +454,40 @@ class Sink(Protocol):
 
     @property
     def owner(self) -> Owner:
-        """Who writes."""
+        """The pipeline and generation that write."""
 
     def identity(self) -> str:
-        """Ask the sink who it is: a name that no other has."""
+        """Query the sink for its identity: a name that no other sink has."""
 
     def reserved_for(self, database: str) -> str:
-        """Return what a database of the sink's is reserved for, empty if it may hold copies."""
+        """Return what a database of the sink is reserved for, empty if copies may go there."""
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
-        """Look at settings, privileges, room and tables; changes nothing."""
+        """Check settings, privileges, space and tables of the sink; changes nothing."""
 
     def open_side(self) -> VerifySide:
-        """Open the sink's side of a comparison; refused where `abilities` say it has none."""
+        """Open the sink's side of a comparison; refused if `abilities` has none."""
 
     def open_ledger(self) -> SinkLedger:
         """Open the ledger."""
 
     def open_targets(self) -> Targets:
-        """Open what tells whose the tables are."""
+        """Open the claims of tables."""
 
     def open_tables(self) -> TableBuilder:
-        """Open what makes the tables."""
+        """Open the part that creates and changes the sink's tables."""
 
     def open_splits(self) -> SplitSink:
-        """Open what publishes splits."""
+        """Open the part that publishes splits."""
 
     def open_joins(self) -> JoinSink:
-        """Open what takes splits that are read again; refused where `abilities` say so."""
+        """Open the part that joins splits that are read again; refused if `abilities` has none."""
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangeSink:
-        """Open what applies changes; `columns` are those that the changes of each table have."""
+        """Open the part that applies changes; `columns` are the columns of each table's changes."""
 
     def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema], /) -> ChangeSink:
-        """Open what brings one table further that the stream leaves alone.
+        """Open the part that applies changes to one isolated table.
 
         Its `stream` is that of the table; refused where `abilities` say so.
         """

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Pattern(Protocol):
-    """Picks tables by name: two names, each with any number of `*`."""
+    """Picks tables by database and name, each with any number of `*`."""
 
     @property
     def database(self) -> str: ...
@@ -56,33 +56,33 @@ class Pattern(Protocol):
 
 
 class Boundaries(Protocol):
-    """Finds a table's split boundaries over a connection that it holds."""
+    """Finds a table's split boundaries over one open connection."""
 
     def __call__(self, schema: TableSchema, start: Key | None) -> Iterator[Key]: ...
 
 
 class Cuts(Protocol):
-    """Finds values that cut an interval, over a connection that it holds."""
+    """Finds values that cut an interval of a column into parts, over one open connection."""
 
     def __call__(self, schema: TableSchema, chosen: Chosen) -> Iterator[KeyPart] | None:
-        """Yield them in order; None if no index of the column would find them.
+        """Yield the values in order; None if no index of the column would find them.
 
         A condition has none, and is None unless an index finds its rows and they are few.
         """
 
 
 class SplitReader(Protocol):
-    """Reads whole splits over connections that it keeps."""
+    """Reads whole splits over its own connections."""
 
     def read(
         self, split: SnapshotSplit, listed: pa.RecordBatch | None = None
     ) -> tuple[SplitRows, SplitReport]:
-        """Read a split; `listed` are the keys of one whose rows are named one by one."""
+        """Read a split's rows and report; `listed` has the keys of a split that lists its keys."""
 
     def changes(
         self, split: SnapshotSplit, report: SplitReport, up_to: LogPosition
     ) -> Iterator[TableChanges]:
-        """Yield the changes of the split's table after it was settled, up to a later boundary.
+        """Yield the table's changes since the split was settled, up to a later position.
 
         It was settled at the report's H if it was backfilled, else at its L; all keys of the table
         come, in log order. May be asked again, for the same place or a later one. Where the split
@@ -94,16 +94,16 @@ class SplitReader(Protocol):
 
 
 class TailReader(Protocol):
-    """Reads the log on from where it is."""
+    """Reads the log from its position on."""
 
     @property
     def position(self) -> LogPosition: ...
 
     def read_up_to(self, end: LogPosition, *, batch_s: float) -> Iterator[ChangeBatch]:
-        """Yield the changes up to `end`, a boundary that this server told."""
+        """Yield the changes up to `end`, a position that this server returned."""
 
     def follow(self, *, batch_s: float, wait_s: float) -> Iterator[ChangeBatch | None]:
-        """Yield the changes as soon as the server has them, for ever; None every `wait_s` if none.
+        """Yield changes as they arrive, for ever; None every `wait_s` seconds without one.
 
         `batch_s` is as long as reading one batch may take where more comes all the time.
         """
@@ -112,43 +112,43 @@ class TailReader(Protocol):
 
 
 class LogEnd(Protocol):
-    """One session on a server; whoever it is then, it is the same server until `close`."""
+    """Returns positions at the end of the log, over one session on one server."""
 
     def now(self) -> LogPosition:
-        """Return the end of the log: a boundary that everything committed so far lies before."""
+        """Return the position at the end of the log: everything committed so far is before it."""
 
     def seen(self) -> LogPosition:
-        """Return a place that all that can be seen now lies before, to be a table's beginning.
+        """Return a position that covers all that a read would see now, to begin a table at.
 
-        What is read of the table later holds all up to there.
+        What is read of the table later has all up to there.
         """
 
     def next_end(
         self, start: LogPosition, *, bound: LogPosition | None, batch_bytes: int
     ) -> NextEnd:
-        """Return where a micro-batch from `start` ends; `start` itself if nothing is to be read.
+        """Return where a micro-batch from `start` ends; `start` itself if no log is to be read.
 
         `bound` ends a bounded run; `batch_bytes` of log is what a micro-batch holds at most,
         as far as the server lets it be cut.
         """
 
     def bytes_behind(self, start: LogPosition) -> int | None:
-        """Return how much log there is from `start` on; None if this server cannot tell."""
+        """Return how many bytes of log there are from `start` on; None if that is not known."""
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
 class KnowsReach(Protocol):
-    """A log's end that can also tell how far the log reaches back."""
+    """An end of log that also knows how far back the log reaches."""
 
     def reach(self, start: LogPosition) -> LogReach:
-        """Return what the server keeps of its log, and how much of that lies before `start`."""
+        """Return how much log the server keeps, and how much of that is before `start`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextEnd:
-    """Where a micro-batch ends."""
+    """Where a micro-batch ends, and where a bounded run does."""
 
     end: LogPosition
     bound: LogPosition | None
@@ -156,20 +156,20 @@ class NextEnd:
 
 
 class Catalogue(Protocol):
-    """A source's tables, over one connection."""
+    """Lists a source's tables and their definitions, over one connection."""
 
     @property
     def identity(self) -> str:
-        """The server's own name for itself, which no other server has."""
+        """The server's own id, which no other server has."""
 
     @property
     def names_fold_case(self) -> bool:
-        """Whether two names that differ by case alone are one."""
+        """Whether the server treats names that differ by case alone as the same."""
 
     def picked(
         self, include: Sequence[Pattern], exclude: Sequence[Pattern] = ()
     ) -> tuple[TableFacts, ...]:
-        """Return the tables, of whatever kind, that the patterns pick."""
+        """Return the tables, of any kind, that the patterns pick."""
 
     def reserved_for(self, database: str) -> str:
         """Return what a database is reserved for, empty if its tables may be copied."""
@@ -180,7 +180,7 @@ class Catalogue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SplitReading:
-    """How one reader reads splits."""
+    """The settings of one reader of splits."""
 
     schemas: Mapping[TableId, TableSchema]
     reader_id: int
@@ -192,7 +192,7 @@ class SplitReading:
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """How the stream reads the log."""
+    """The settings of the stream's reader of the log."""
 
     schemas: Mapping[TableId, TableSchema]
     reader_id: int
@@ -208,7 +208,7 @@ class LogReading:
 
 @dataclass(frozen=True, slots=True)
 class PreflightQuestion:
-    """What a pipeline asks of its source."""
+    """What preflight is to check of a source: tables, patterns, ids and connections."""
 
     plans: Sequence[TablePlan]
     picked: Sequence[TableFacts] = ()
@@ -227,7 +227,7 @@ class PreflightQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SourceLook:
-    """What preflight saw of the source."""
+    """What preflight found at the source."""
 
     findings: tuple[Finding, ...]
     facts: object = None
@@ -239,110 +239,110 @@ LOOK_AT_TABLES = "a look at the tables"
 
 
 class Source(Protocol):
-    """A server that tables are read from, and its log."""
+    """A server whose tables are read, and its log."""
 
     def connect(self, *, purpose: str) -> Any:
-        """Open a connection as the system's own driver has it; the caller closes it."""
+        """Open a connection of the system's own driver; the caller closes it."""
 
     def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> AbstractContextManager[Catalogue]:
         """Open the catalogue; `purpose` is named in errors."""
 
     def preflight(self, question: PreflightQuestion) -> SourceLook:
-        """Look at settings, privileges and tables; what cannot be told is a finding too."""
+        """Check settings, privileges and tables; what cannot be checked is a finding too."""
 
     def require_history(self, read: LogPosition, held: Sequence[AppliedThrough]) -> str:
-        """Require that the server that answers has what was read, and what the sink holds.
+        """Require that the server's history has what was read, and what the sink has.
 
-        It may be another server than the one that was read. Returns what is to be told of that;
-        empty if it is the same.
+        It may be another server than the one that was read. Returns a message about that, empty if
+        it is the same server.
         """
 
     def require_same_log(
         self, read: LogPosition, held: Sequence[AppliedThrough], captured: Collection[TableId]
     ) -> str:
-        """Require the history, and that the log is the very one that was read (law 10).
+        """Require the history, and that the log is the one that was read (law 10).
 
         Another server must have nothing before it that changed captured tables and was not read.
         """
 
     def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
-        """Tell up to where the server that answers has what was read, where it lacks a part of it.
+        """Return how far the server's history and the one that was read are the same.
 
-        And of other positions, whether it has all of each.
+        `others` are positions of which it is returned whether the server has all of each.
         """
 
     def connections_a_reader(self, *, backfill: bool) -> int:
-        """Return how many connections one snapshot reader holds."""
+        """Return how many connections one snapshot reader uses."""
 
     def boundaries(self, split_rows: int) -> AbstractContextManager[Boundaries]:
-        """Open what finds split boundaries."""
+        """Open the finder of split boundaries."""
 
     def value_cuts(self, split_rows: int) -> AbstractContextManager[Cuts]:
-        """Open what cuts an interval of a column."""
+        """Open the finder of values that cut an interval of a column."""
 
     def value_of(self, schema: TableSchema, column: str, text: str) -> KeyPart:
-        """Read a value of a column that can be compared in code, as a person writes it.
+        """Parse a column's value as a person writes it, for a column that code can compare.
 
         A `ValueError` says what is wrong with it.
         """
 
     def clock_of(self, schema: TableSchema, column: str) -> Clock | None:
-        """Say how a column tells time; None if it does not."""
+        """Return how a column keeps time; None if it has no times."""
 
     def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
-        """Read a table's key, or its first parts, as a person writes them.
+        """Parse a table's key, or its first columns, as a person writes it.
 
         A `ValueError` says what is wrong with it.
         """
 
     def condition_of(self, schema: TableSchema, text: str) -> Condition:
-        """Read a condition on a table's rows, as a person writes it, without asking the server.
+        """Parse a condition on a table's rows as a person writes it, without asking the server.
 
         It says the same of the same row each time. A `ValueError` says what is wrong with it.
         """
 
     def key_list(self, schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
-        """Return what finds the rows of these keys, as verify names them, by the key's index.
+        """Return a choice of rows by their keys, as verify reports them; it uses the key's index.
 
         None where such a key does not say its value to the server.
         """
 
     def middle_of(self, split: SnapshotSplit) -> Key:
-        """Return a key in the middle of a split."""
+        """Return a key in the middle of a split's rows."""
 
     def split_reader(self, reading: SplitReading) -> SplitReader:
         """Open a snapshot reader."""
 
     def log_reader(self, stream: StreamSplit, reading: LogReading) -> TailReader:
-        """Open the reader of the log where a committed stream goes on."""
+        """Open the reader of the log at a committed stream's position."""
 
     def look_at_log(
         self, at: str, position: LogPosition | None, *, count: int, values: bool
     ) -> LogView:
-        """Return events around `at` if it is given, else around a position, else at the end."""
+        """Return log events around the place `at`, else a position, else the log's end."""
 
     def is_same(self, one: TableSchema, other: TableSchema) -> bool:
-        """Tell whether two definitions of a table are one, defaults and expressions included."""
+        """Tell whether two definitions are the same, including defaults and expressions."""
 
     def difference(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> Difference:
-        """Return what statements of the log made of a table's definition, and of its rows."""
+        """Return how two definitions differ, given the statements of the log between them."""
 
     def behind_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> TableSchema | None:
-        """Return what a table was between the first of statements and the second.
+        """Return the definition between the first and the second of several statements.
 
-        `new` is what it is behind all of them, and they are all that named it since it was `old`.
-        None if that does not tell it for sure.
+        `new` is the definition after all of them, and they are all that named the table since
+        `old`. None if that does not say for sure.
         """
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
-        """Return the columns that the changes of each table have, in the value model."""
+        """Return the columns of each table's changes, in the value model."""
 
     def open_side(self) -> VerifySide:
         """Open the source's side of a comparison."""
 
     def log_end(self, *, purpose: str) -> LogEnd:
-        """Open what tells where the log ends."""
+        """Open a session that returns positions at the log's end."""

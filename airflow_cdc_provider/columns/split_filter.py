@@ -31,7 +31,7 @@ from airflow_cdc_provider.core.stream_split import TableProgress
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """For each change: whether its before-key, and whether its after-key, is the stream's.
+    """For each change: whether the stream applies its before-key, and its after-key.
 
     An insert has no before-key and a delete no after-key: False there.
     """
@@ -46,7 +46,7 @@ def owned(
     progress: TableProgress,
     key: Sequence[str],
 ) -> Owned:
-    """Tell which keys of the changes the stream applies; `key` names the key in index order."""
+    """Return which keys of the changes the stream applies; `key` names the key's columns."""
     op = as_numpy(changes.op)
     transaction = as_numpy(changes.transaction)
     every = np.arange(len(transactions))
@@ -76,7 +76,7 @@ def filtered(
     progress: TableProgress,
     key: Sequence[str],
 ) -> TableChanges:
-    """Return what the stream applies of the changes.
+    """Return the part of the changes that the stream applies.
 
     An update of which only one key is the stream's becomes an insert or a delete; the image that
     is then absent is still there as columns, and means nothing.
@@ -99,7 +99,7 @@ def filtered(
 def _after_their_split(
     columns: KeyColumns, of: IntArray, transactions: TransactionIndex, progress: TableProgress
 ) -> BoolArray:
-    """Tell which keys' transactions their split's watermark does not contain."""
+    """Return a mask of the keys whose transaction is behind their split's watermark."""
     split = split_numbers(columns, progress)
     applies = np.ones(len(split), np.bool_)
     order = np.argsort(split, kind="stable")
@@ -112,7 +112,7 @@ def _after_their_split(
 
 
 def split_numbers(columns: KeyColumns, progress: TableProgress) -> IntArray:
-    """Return for each key the place of its split in `progress.finished`."""
+    """Return for each key the number of its split in `progress.finished`."""
     starts = [finished.split.keys.start for finished in progress.finished[1:]]
     bounds = [start for start in starts if start is not None]
     if len(bounds) != len(starts):
@@ -127,7 +127,7 @@ def split_numbers(columns: KeyColumns, progress: TableProgress) -> IntArray:
 
 
 def _by_halves(columns: KeyColumns, from_bound: Sequence[KeyRange]) -> IntArray:
-    """Binary search over ordered bounds, with all keys that go the same way going together."""
+    """Return for each key how many bounds it reaches, by binary search over all keys at once."""
     numbers = np.zeros(len(columns[0]), np.int64)
     waiting = [(np.arange(len(columns[0])), 0, len(from_bound))]
     while waiting:

@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 
 class TransactionIndex(Protocol):
-    """The transactions of a batch, made ready once; `LogPosition.contains` for many."""
+    """The transactions of a batch, indexed to compare many with a position at once."""
 
     def __len__(self) -> int: ...
 
     def within(self, position: LogPosition, chosen: IntArray) -> BoolArray:
-        """Tell which of the chosen transactions lie at or before a position."""
+        """Return a mask of the chosen transactions that are at or before a position."""
 
 
 class TransactionColumns(Protocol):
-    """What a system makes of transactions in its log."""
+    """Converts a system's transactions to columns and back."""
 
     def index_of(self, points: Sequence[TransactionPoint]) -> TransactionIndex:
-        """Return the transactions such that they can be asked for often."""
+        """Return an index of the transactions."""
 
     def to_columns(self, points: Sequence[TransactionPoint]) -> pa.RecordBatch:
-        """Write the transactions, a row each."""
+        """Write the transactions as a record batch, one row each."""
 
     def from_columns(self, columns: pa.RecordBatch) -> Sequence[TransactionPoint]:
-        """Read what `to_columns` wrote; equal to what was written."""
+        """Read the transactions that `to_columns` wrote."""
 
     def facts_of(self, points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:
-        """Return what envelopes tell of transactions, by the names that Debezium has for them."""
+        """Return the transactions' fields for a Debezium envelope, by Debezium's names."""
 
 
 def transactions_of(system: str) -> TransactionColumns:
-    """Return what makes columns of transactions in a system's log."""
+    """Return the converter of a system's transactions to columns."""
     return cast(TransactionColumns, kinds().transactions_of(system))

@@ -21,7 +21,7 @@ Hashes = dict[Key, str]
 
 @dataclass(frozen=True, slots=True)
 class ShownValue:
-    """One value of a row, for people."""
+    """One value of a row, as text for people."""
 
     identity: str
     """The same on both sides if the values are; empty for NULL."""
@@ -35,7 +35,7 @@ Rows = dict[Key, dict[str, ShownValue]]
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Rows whose key's hash falls in one of these."""
+    """The rows whose key's hash falls in one of these buckets."""
 
     numbers: tuple[int, ...]
 
@@ -45,65 +45,65 @@ Part = KeyRange | Buckets
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """What a part of a table adds up to."""
+    """The checksum of a part of a table, with its counts of rows and bytes."""
 
     rows: int
     number: int
     bytes: int
 
     def same_rows(self, other: Sum) -> bool:
-        """Tell whether both parts hold the same rows."""
+        """Tell whether both parts have the same rows."""
         return (self.rows, self.number) == (other.rows, other.number)
 
 
 @dataclass(frozen=True, slots=True)
 class TablePair:
-    """A table as both sides define it; compared are the source's copied columns."""
+    """One table as source and sink define it; the source's copied columns are compared."""
 
     source: TableSchema
     sink: TableSchema
 
 
 class TableSide(Protocol):
-    """One side's table."""
+    """One table on one side of a comparison."""
 
     def sum_of(self, keys: KeyRange) -> Sum:
-        """Add up the rows of a range."""
+        """Return the checksum of the rows in a range."""
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
-        """Count the rows of a range, or those of them that are chosen, and no more than `most`."""
+        """Count the rows of a range, or the chosen ones, up to `most`."""
 
     def require(self, condition: Condition) -> None:
-        """Refuse a condition that this side cannot judge; it is looked at, and not run."""
+        """Refuse a condition that this side cannot evaluate; the condition is parsed, not run."""
 
     def bucket_sums(self) -> Mapping[int, Sum]:
-        """Add up the whole table by buckets of its key, in one pass."""
+        """Return the checksums of the whole table by buckets of its key, in one pass."""
 
     def hashes(self, part: Part) -> Hashes:
-        """Return each row of a part."""
+        """Return the hash of each row in a part, by key."""
 
     def hashes_of(self, keys: Collection[Key]) -> Hashes:
-        """Return the rows that have one of these keys."""
+        """Return the hashes of the rows that have one of these keys."""
 
     def values_of(self, keys: Collection[Key]) -> Rows:
-        """Return the values of the few rows that have one of these keys."""
+        """Return the values of the rows that have one of these keys, which are few."""
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
-        """Return the key of the row at a place in a range, counted from 0; None behind its end."""
+        """Return the key of the row at a place in a range, counted from 0; None behind the end."""
 
 
 class VerifySide(Protocol):
-    """One side's session."""
+    """A session on one side of a comparison."""
 
     @property
     def digest(self) -> str:
-        """How rows become hashes; only sides that do it alike can be compared."""
+        """The name of the method that hashes rows; both sides must use the same."""
 
     def definition(self, table: TableId) -> TableSchema | None:
-        """Return a table's definition, None if it is not there or may not be seen."""
+        """Return a table's definition; None if it does not exist or the account cannot see it."""
 
     def table(self, pair: TablePair) -> TableSide:
-        """Return this side's table of a pair."""
+        """Return this side of a table, to be compared."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Waits of `first_s`, doubling up to `longest_s`; nothing is tried after `give_up_s`."""
+    """The waits between retries: `first_s`, doubling up to `longest_s`, until `give_up_s`."""
 
     first_s: float = 0.5
     longest_s: float = 15.0
     give_up_s: float = 300.0
 
     def wait_s(self, failures: int) -> float:
-        """Return how long to wait after this many failures in a row, from 1 on."""
+        """Return how many seconds to wait after this many failures in a row, from 1 on."""
         return float(min(self.longest_s, self.first_s * 2 ** min(failures - 1, 30)))
 
     def told(self, failures: int, failing_for_s: float) -> str:
-        """Say how often it has failed in a row, and how long that may go on."""
+        """Describe for a log line how often an operation has failed, and for how long."""
         return f"failure {failures}, for {failing_for_s:.0f} of at most {self.give_up_s:.0f} s"
 
     def is_over(self, failing_for_s: float) -> bool:
-        """Tell whether it has failed for too long to try again."""
+        """Tell whether an operation has failed for too long to try again."""
         return failing_for_s >= self.give_up_s
 
 

@@ -42,17 +42,17 @@ Json = Any
 
 
 def dumps(value: Json) -> str:
-    """Write JSON in the one canonical way."""
+    """Write JSON in one canonical form: keys sorted, no blanks, ASCII only."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def position_to_json(position: LogPosition) -> Json:
-    """Write a position."""
+    """Return the JSON form of a position."""
     return position.to_json()
 
 
 def position_from_json(form: Json) -> LogPosition:
-    """Read what `position_to_json` wrote, by the system whose position it is."""
+    """Read a position from its JSON form, which names the system."""
     return kinds().read_position(form)
 
 
@@ -60,7 +60,7 @@ ReadPosition = Callable[[Json], LogPosition]
 
 
 def quiet_log_to_json(quiet: IdleRange | None) -> Json:
-    """Write a quiet stretch of the log, None for none."""
+    """Return the JSON form of a range of idle log, None for none."""
     if quiet is None:
         return None
     ends = [position_to_json(quiet.start), position_to_json(quiet.end)]
@@ -68,7 +68,7 @@ def quiet_log_to_json(quiet: IdleRange | None) -> Json:
 
 
 def quiet_log_from_json(form: Json) -> IdleRange | None:
-    """Read what `quiet_log_to_json` wrote."""
+    """Read a range of idle log from its JSON form."""
     if form is None:
         return None
     start, end, only_ledgers = form
@@ -76,7 +76,7 @@ def quiet_log_from_json(form: Json) -> IdleRange | None:
 
 
 def effect_to_json(effect: StatementEffect) -> Json:
-    """Write what a statement does to tables."""
+    """Return the JSON form of what a statement does to tables."""
     return {
         "kind": effect.kind.value,
         "tables": [[table.database, table.table] for table in effect.tables],
@@ -98,7 +98,7 @@ def effect_to_json(effect: StatementEffect) -> Json:
 
 
 def effect_from_json(form: Json) -> StatementEffect:
-    """Read what `effect_to_json` wrote."""
+    """Read what a statement does to tables from its JSON form."""
     return StatementEffect(
         kind=StatementKind(form["kind"]),
         tables=tuple(TableId(*names) for names in form["tables"]),
@@ -120,12 +120,14 @@ def effect_from_json(form: Json) -> StatementEffect:
 
 
 def _steps_to_json(steps: Sequence[ColumnStep] | None) -> Json:
+    """Return the JSON form of a statement's changes of columns."""
     if steps is None:
         return None
     return [[step.kind.value, step.name, step.to, step.after] for step in steps]
 
 
 def _steps_from_json(form: Json) -> tuple[ColumnStep, ...] | None:
+    """Read a statement's changes of columns from their JSON form."""
     if form is None:
         return None
     return tuple(ColumnStep(StepKind(kind), name, to, after) for kind, name, to, after in form)
@@ -135,6 +137,7 @@ _PLAIN_PARTS = (int, str)
 
 
 def _part_to_json(part: KeyPart) -> Json:
+    """Return the JSON form of one column's value in a key."""
     match part:
         case int() | str():
             return part
@@ -147,6 +150,7 @@ def _part_to_json(part: KeyPart) -> Json:
 
 
 def _part_from_json(form: Json) -> KeyPart:
+    """Read one column's value in a key from its JSON form."""
     if isinstance(form, dict):
         if "decimal" in form:
             return Decimal(form["decimal"])
@@ -157,17 +161,17 @@ def _part_from_json(form: Json) -> KeyPart:
 
 
 def key_to_json(key: Key | None) -> Json:
-    """Write a key, None for an open end."""
+    """Return the JSON form of a key, None for an open end."""
     return None if key is None else [_part_to_json(part) for part in key]
 
 
 def key_from_json(form: Json) -> Key | None:
-    """Read what `key_to_json` wrote."""
+    """Read a key from its JSON form, None for an open end."""
     return None if form is None else tuple(_part_from_json(part) for part in form)
 
 
 def split_to_json(split: SnapshotSplit) -> Json:
-    """Write a split."""
+    """Return the JSON form of a split."""
     form: Json = {
         "table": str(split.table),
         "number": split.number,
@@ -183,7 +187,7 @@ def split_to_json(split: SnapshotSplit) -> Json:
 
 
 def split_from_json(form: Json) -> SnapshotSplit:
-    """Read what `split_to_json` wrote."""
+    """Read a split from its JSON form."""
     table, columns, kinds = _of_a_table(form["table"], (*form["columns"],), (*form["kinds"],))
     keys = KeyRange(key_from_json(form["start"]), key_from_json(form["end"]))
     chosen = chosen_from_json(form)
@@ -192,7 +196,7 @@ def split_from_json(form: Json) -> SnapshotSplit:
 
 
 def chosen_to_json(chosen: Chosen | None) -> dict[str, Json]:
-    """Write what chooses rows as parts of a form; none if nothing does."""
+    """Return the JSON fields of a condition, interval or key list; none if no rows are chosen."""
     match chosen:
         case None:
             return {}
@@ -208,7 +212,7 @@ def chosen_to_json(chosen: Chosen | None) -> dict[str, Json]:
 
 
 def chosen_from_json(form: Json) -> Chosen | None:
-    """Read what `chosen_to_json` wrote."""
+    """Read a condition, interval or key list from the JSON fields of a form."""
     if "condition" in form:
         return Condition(form["condition"])
     if "keys" in form:
@@ -225,12 +229,12 @@ def chosen_from_json(form: Json) -> Chosen | None:
 def _of_a_table(
     table: str, columns: tuple[str, ...], kinds: tuple[str, ...]
 ) -> tuple[TableId, tuple[str, ...], KeyKinds]:
-    """Return what all splits of a table have in common, the same objects for all."""
+    """Parse what all splits of a table share, with a cache: table, key columns, key kinds."""
     return TableId.parse(table), columns, tuple(map(KeyKind, kinds))
 
 
 def report_to_json(report: SplitReport) -> Json:
-    """Write a report."""
+    """Return the JSON form of a split's report."""
     return {
         "split": report.split_id,
         "low": position_to_json(report.low),
@@ -246,7 +250,7 @@ def report_to_json(report: SplitReport) -> Json:
 
 
 def report_from_json(form: Json) -> SplitReport:
-    """Read what `report_to_json` wrote."""
+    """Read a split's report from its JSON form."""
     low = position_from_json(form["low"])
     return SplitReport(
         split_id=form["split"],
@@ -263,7 +267,7 @@ def report_from_json(form: Json) -> SplitReport:
 
 
 def finished_to_json(finished: FinishedSplit) -> Json:
-    """Write a finished split."""
+    """Return the JSON form of a finished split."""
     settled, high = finished.watermark, finished.consistent_at
     watermark = position_to_json(settled)
     return {
@@ -274,7 +278,7 @@ def finished_to_json(finished: FinishedSplit) -> Json:
 
 
 def finished_from_json(form: Json, read: ReadPosition = position_from_json) -> FinishedSplit:
-    """Read what `finished_to_json` wrote."""
+    """Read a finished split from its JSON form."""
     watermark, high = form["watermark"], form["consistent_at"]
     settled = read(watermark)
     return FinishedSplit(
@@ -285,7 +289,7 @@ def finished_from_json(form: Json, read: ReadPosition = position_from_json) -> F
 
 
 def progress_to_json(progress: TableProgress) -> Json:
-    """Write one table's progress."""
+    """Return the JSON form of one table's progress."""
     form: dict[str, Json] = {
         "table": str(progress.table),
         "applied_through": position_to_json(progress.applied_through),
@@ -298,7 +302,7 @@ def progress_to_json(progress: TableProgress) -> Json:
 
 
 def progress_from_json(form: Json) -> TableProgress:
-    """Read what `progress_to_json` wrote; positions that are many times there are read once."""
+    """Read one table's progress from its JSON form; equal positions are read once."""
     known: dict[str, LogPosition] = {}
 
     def read(position: Json) -> LogPosition:
@@ -318,7 +322,7 @@ def progress_from_json(form: Json) -> TableProgress:
 
 
 def stream_to_json(stream: StreamSplit) -> Json:
-    """Write the stream split."""
+    """Return the JSON form of the stream split."""
     return {
         "start": position_to_json(stream.start),
         "stop": None if stream.stop is None else position_to_json(stream.stop),
@@ -327,7 +331,7 @@ def stream_to_json(stream: StreamSplit) -> Json:
 
 
 def stream_from_json(form: Json) -> StreamSplit:
-    """Read what `stream_to_json` wrote."""
+    """Read the stream split from its JSON form."""
     stop = form["stop"]
     return StreamSplit(
         start=position_from_json(form["start"]),
@@ -341,7 +345,7 @@ _PACKED_FROM = 1 << 16
 
 
 def stream_to_text(stream: StreamSplit) -> str:
-    """Write a stream split as it is stored: JSON, packed where it is long.
+    """Return a stream split as text for a database: JSON, compressed where it is long.
 
     One of a large table names two positions a split. As JSON it would soon be longer than what a
     server takes in one statement.
@@ -353,7 +357,7 @@ def stream_to_text(stream: StreamSplit) -> str:
 
 
 def stream_from_text(text: str) -> StreamSplit:
-    """Read what `stream_to_text` wrote."""
+    """Read a stream split from the text that `stream_to_text` returned."""
     if text.startswith(_PACKED):
         text = zlib.decompress(base64.b64decode(text[len(_PACKED) :])).decode()
     with gc_paused():

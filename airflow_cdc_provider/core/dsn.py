@@ -20,7 +20,7 @@ _ENCODE = "write /, ?, #, @ and % of user and password URL-encoded, such as %2F 
 
 
 class DsnError(ValueError):
-    """A text is no DSN; the message never repeats any of it."""
+    """Raised for a text that is no DSN; the message never repeats any of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ def parse_dsn(text: str) -> Dsn:
 
 
 def _host_and_port(place: str) -> tuple[str, int | None]:
+    """Parse host and port of a DSN; `DsnError` if they are wrong."""
     found = _PLACE.fullmatch(place)
     if found is None:
         raise DsnError(f"what stands for host and port is neither: {_ENCODE}")
@@ -75,7 +76,7 @@ def _host_and_port(place: str) -> tuple[str, int | None]:
 
 
 def passwords_in(text: str) -> frozenset[str]:
-    """Return whatever may be a password in a text that should be a DSN, read or not."""
+    """Return each part of a DSN that may be the password, also where the DSN is malformed."""
     if text.startswith("sqlite:"):
         return frozenset()  # a path, in which an @ is a letter
     try:

@@ -19,7 +19,7 @@ _KNOWN = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "ssl_verify_identity"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One server and one account. The password never shows in a repr."""
+    """The address of one server, with account and TLS options; `repr` hides the password."""
 
     host: str
     port: int
@@ -78,7 +78,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of a file system, under one path wherever the work is done."""
+    """A folder of a file system as a sink; its path is the same on every machine of the job."""
 
     path: str
     """Absolute."""
@@ -91,12 +91,12 @@ class Folder:
 
     @property
     def identity(self) -> str:
-        """Return which folder it is, and of which form."""
+        """Return a URL that identifies the folder and its file format."""
         return f"file:///{quote(self.path.lstrip('/'), safe='/')}?form={self.form}"
 
     @property
     def address(self) -> str:
-        """Return the folder in the form of a DSN; `parse_sink` reads it back."""
+        """Return the folder as a URL with all its options; `parse_sink` reads that back."""
         queries = "&with_queries=1" if self.with_queries else ""
         types = "&debezium_types=1" if self.debezium_types else ""
         return f"{self.identity}{queries}{types}"
@@ -110,7 +110,7 @@ SinkPlace = Endpoint | Folder
 
 
 def parse_sink(dsn: str) -> SinkPlace:
-    """Read where a sink is: a server's DSN, or a folder's address."""
+    """Parse a sink's DSN: a server's, or a folder's URL."""
     if not dsn.startswith("file:"):
         return Endpoint.parse(dsn)
     try:
@@ -123,10 +123,12 @@ def parse_sink(dsn: str) -> SinkPlace:
 
 
 def _looks_like() -> str:
+    """Return an example of a DSN, for an error message."""
     return f"a source or sink DSN looks like {kinds().example_dsns()}"
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Read an option that is true or false."""
     text = options.get(name, "").lower()
     if not text:
         return default

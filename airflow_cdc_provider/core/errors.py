@@ -34,7 +34,7 @@ MARKS = ("; where: ", "; at risk: ", "; what to do: ")
 
 
 class CdcError(Exception):
-    """Something the product understands well enough to explain."""
+    """An error of the product: what happened, where, the risk, and the remedy."""
 
     code: ClassVar[str] = "CDC-000"
     ends_the_stream: ClassVar[bool] = False
@@ -55,7 +55,7 @@ class CdcError(Exception):
         return printed(self.code, *self.args)
 
     def in_passing(self) -> str:
-        """Return it for a line about what goes on by itself: what was seen and where.
+        """Return a short message, without the remedy, for a failure that will be retried.
 
         A remedy is for the error that ends something; only one that may pass keeps its own.
         """
@@ -69,7 +69,7 @@ class CdcError(Exception):
 
     @staticmethod
     def from_json(form: Mapping[str, Any]) -> CdcError:
-        """Read an error; without a code it is a plain `CdcError`, an unknown one it names."""
+        """Read an error from its JSON form; one without a known code becomes a plain `CdcError`."""
         facts = [str(form.get(name, "")) for name in ("what", "where", "risk", "remedy")]
         code = str(form.get("code", ""))
         kind = error_class(code)
@@ -78,29 +78,30 @@ class CdcError(Exception):
         return kind(*facts).about(*form.get("tables", ()))
 
     def about(self, *tables: object) -> Self:
-        """Return the error as one that concerns only these tables of the source."""
+        """Return a copy of the error that concerns only these tables of the source."""
         found = self._with(*self.args)
         found.tables = tuple(map(str, tables))
         return found
 
     def located(self, where: str) -> Self:
-        """Return the error with one more place, behind those it has."""
+        """Return a copy of the error with one more place added to `where`."""
         both = f"{self.where}; {where}" if self.where else where
         return self._with(self.what, both, self.risk, self.remedy)
 
     def saying(self, what: str) -> Self:
-        """Return the error with another account of what happened."""
+        """Return a copy of the error with another `what`."""
         return self._with(what, self.where, self.risk, self.remedy)
 
     def advising(self, remedy: str) -> Self:
-        """Return the error with another remedy."""
+        """Return a copy of the error with another remedy."""
         return self._with(self.what, self.where, self.risk, remedy)
 
     def rewritten(self, rewrite: Callable[[str], str]) -> Self:
-        """Return the error with each of its texts rewritten."""
+        """Return a copy of the error with each of its texts rewritten."""
         return self._with(*map(rewrite, self.args))
 
     def _with(self, *facts: str) -> Self:
+        """Return a copy of the error with other texts; server error and tables are kept."""
         found = type(self)(*facts)
         found.server_error = self.server_error
         found.tables = self.tables
@@ -116,7 +117,7 @@ class RetryableError(CdcError):
     code = "CDC-RETRY-001"
 
     def in_passing(self) -> str:
-        """Return it with its remedy: somebody may have to do what lets it pass."""
+        """Return the message with its remedy: a person may have to do that before a retry works."""
         return str(self)
 
 
@@ -145,13 +146,13 @@ class SchemaMovedError(RetryableError):
 
 
 class ResultAbortedError(RetryableError):
-    """The server ended a result with an error after some of its rows."""
+    """The server ended a query's result with an error, after some of its rows."""
 
     code = "CDC-SRC-003"
 
 
 class SplitOutdatedError(RetryableError):
-    """What was read of a split cannot be brought to where the stream is; read the split again."""
+    """A split's rows cannot be brought to the stream's position; read the split again."""
 
     code = "CDC-SRC-004"
 
@@ -196,19 +197,19 @@ class FencedError(CdcError):
 
 
 class StateMovedError(CdcError):
-    """The state was moved on by someone else since it was read."""
+    """Another process has changed the stored state since it was read."""
 
     code = "CDC-OWN-002"
 
 
 class LeaseHeldError(RetryableError):
-    """Another live owner holds the pipeline's lease."""
+    """Another live owner has the pipeline's lease."""
 
     code = "CDC-OWN-003"
 
 
 class StepMissingError(CdcError):
-    """A step that comes before this one is not done, and trying this one again does not do it."""
+    """A step that must come before this one is not done; a retry of this step does not do it."""
 
     code = "CDC-OWN-004"
 
@@ -217,7 +218,7 @@ class StepMissingError(CdcError):
 
 
 class SnapshotRequiredError(CdcError):
-    """The log cannot bring the sink to the source; the tables must be read again."""
+    """The log cannot bring the sink up to the source; the tables must be read again."""
 
     code = "CDC-LOG-001"
     ends_the_stream = True
@@ -230,14 +231,14 @@ class LogPurgedError(SnapshotRequiredError):
 
 
 class SourceIdentityError(SnapshotRequiredError):
-    """Another server answers, and its history does not contain ours."""
+    """Another server answers, and it lacks transactions that were read before."""
 
     code = "CDC-LOG-003"
     ends_the_stream = False  # the right server may answer again; each start asks who it is
 
 
 class NotConsistentError(CdcError):
-    """All there was of the log is applied, and a table is still not consistent."""
+    """The log was applied to its end, and a table is still not at its consistent point."""
 
     code = "CDC-LOG-004"
 
@@ -270,7 +271,7 @@ class UnsupportedTableError(RefusedError):
 
 
 class UnsupportedServerError(RefusedError):
-    """The server offers no safe watermark."""
+    """The server's version or settings do not allow its log to be read safely."""
 
     code = "CDC-CFG-005"
 
@@ -288,19 +289,19 @@ class JavaNotFoundError(RefusedError):
 
 
 class SparkInstallationError(RefusedError):
-    """The Python and the Java side of this machine's Spark are not of one version."""
+    """The installation of Spark, or of Python on its executors, does not fit a job."""
 
     code = "CDC-CFG-008"
 
 
 class PausedError(RefusedError):
-    """The pipeline is paused, so nothing is begun."""
+    """The pipeline is paused, so nothing is started."""
 
     code = "CDC-CFG-010"
 
 
 class StreamEndedError(RefusedError):
-    """The stream ended with an error that trying again cannot mend."""
+    """The stream ended with an error that a retry cannot mend."""
 
     code = "CDC-CFG-009"
 
@@ -309,7 +310,7 @@ class StreamEndedError(RefusedError):
 
 
 class IntegrityError(CdcError):
-    """Going on could lose or change rows."""
+    """Continuing could lose or change rows."""
 
     code = "CDC-INT-001"
 
@@ -329,7 +330,7 @@ class UnknownTypeError(IntegrityError):
 
 
 class ValueRefusedError(IntegrityError):
-    """A value has no place in the value model under the column's policy."""
+    """A value cannot be represented in the value model under the column's policy."""
 
     code = "CDC-INT-004"
     ends_the_stream = True
@@ -342,7 +343,7 @@ class CorruptLogError(IntegrityError):
 
 
 class IncomparablePositionsError(IntegrityError):
-    """Two positions share no common ground, so neither is before the other."""
+    """Two positions cannot be compared: neither contains the other."""
 
     code = "CDC-INT-006"
 
@@ -354,7 +355,7 @@ class PositionWentBackError(IntegrityError):
 
 
 class TableChangedError(IntegrityError):
-    """A statement changed a captured table and the policy is to stop."""
+    """A statement changed a captured table; the stream cannot go on with the old definition."""
 
     code = "CDC-INT-008"
     ends_the_stream = True
@@ -367,7 +368,7 @@ class PreparedTransactionError(IntegrityError):
 
 
 class RowsNotLoggedError(IntegrityError):
-    """The log holds a row change as a statement, so the rows that it changed are not in it."""
+    """The log has a row change as a statement, without the rows that it changed."""
 
     code = "CDC-INT-010"
 
@@ -379,31 +380,31 @@ class RowRefusedError(IntegrityError):
 
 
 class SinkTableChangedError(IntegrityError):
-    """A table of the sink was changed behind our back and may alter or refuse rows by now."""
+    """A sink table was changed by others and may alter or refuse rows now."""
 
     code = "CDC-SNK-004"
 
 
 class TablesStoppedError(CdcError):
-    """Tables that could not go on were left alone; all others are at the end of the log."""
+    """Tables were isolated from the stream by errors; all others are at the end of the log."""
 
     code = "CDC-TBL-001"
 
 
 class RequestEndedError(CdcError):
-    """What was asked of the pipeline failed, or was cancelled."""
+    """A request on the pipeline failed, or was cancelled."""
 
     code = "CDC-REQ-001"
 
 
 class RequestWaitsError(CdcError):
-    """What was asked is stored and cannot begin yet."""
+    """A request on the pipeline is stored and cannot begin yet."""
 
     code = "CDC-REQ-002"
 
 
 class SplitTooBigError(CdcError):
-    """A split holds more bytes than a reader may keep; it is to be cut in two."""
+    """A split has more bytes than a reader may keep in memory; it is to be cut in two."""
 
     code = "CDC-SPL-001"
 
@@ -413,9 +414,9 @@ _OF_NO_TABLE = (RetryableError, FencedError, CorruptLogError)
 
 @contextmanager
 def only_of(table: object) -> Iterator[None]:
-    """Say of errors raised inside that they concern one table of the source, and no other.
+    """Mark errors raised in the block as concerning one table of the source, and no other.
 
-    What may pass, or says that the log itself is broken, may be everybody's.
+    An error that may pass, or says that the log itself is broken, may concern all tables.
     """
     try:
         yield
@@ -426,17 +427,18 @@ def only_of(table: object) -> Iterator[None]:
 
 
 def printed(code: str, what: str, *others: str) -> str:
-    """Return an error's code and texts as people read them."""
+    """Return an error's code and texts as one message."""
     texts = [mark + text for mark, text in zip(MARKS, others, strict=True) if text]
     return f"{code} {what}" + "".join(texts)
 
 
 def error_class(code: str) -> type[CdcError]:
-    """Return the class of errors that a code names; the parent of all if there is none."""
+    """Return the error class that has a code, `CdcError` if none has."""
     return next((kind for kind in _family(CdcError) if kind.code == code), CdcError)
 
 
 def _family(kind: type[CdcError]) -> Iterator[type[CdcError]]:
+    """Yield an error class and all its subclasses."""
     yield kind
     for child in kind.__subclasses__():
         yield from _family(child)

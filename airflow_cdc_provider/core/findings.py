@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """How much a finding matters: it blocks, warns or informs."""
 
     BLOCK = "block"
     """A correct copy is not possible until it is mended."""
@@ -19,9 +19,10 @@ class Level(StrEnum):
 
 
 class FindingCode(StrEnum):
-    """What may be found: a stable code, its levels, and what it says to people.
+    """A kind of preflight finding: a stable code, its possible levels, and its text.
 
-    Whoever finds something lists its codes; the page of preflight has all of them, in these words.
+    Each room lists the codes of what it finds; the page of preflight has all of them, in these
+    words.
     """
 
     levels: str
@@ -36,12 +37,12 @@ class FindingCode(StrEnum):
 
     @classmethod
     def of(cls, code: str) -> Self:
-        """Return the code that is written so."""
+        """Return the code whose text this is."""
         return next(each for each in cls if each == code)
 
 
 class PipelineCode(FindingCode):
-    """What is found of a pipeline, whatever its systems are."""
+    """The findings about a pipeline that do not depend on its kind of source or sink."""
 
     PIPELINE_ENDED = (
         "pipeline.ended",
@@ -110,7 +111,7 @@ class PipelineCode(FindingCode):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found, why it matters, and the exact way to mend it."""
+    """One finding of preflight: what was observed, why it matters, and how to mend it."""
 
     code: FindingCode
     """Stable and append-only: `source.binlog_format`."""
@@ -146,5 +147,5 @@ _ORDER = list(Level)
 
 
 def sorted_findings(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings with what blocks first."""
+    """Sort findings by level, those that block first."""
     return tuple(sorted(found, key=lambda f: (_ORDER.index(f.level), f.code, f.subject)))

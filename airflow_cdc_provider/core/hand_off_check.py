@@ -15,7 +15,7 @@ Report = tuple[SnapshotSplit, SplitReport]
 def require_may_hand_off(
     stored: StreamSplit | None, stream: StreamSplit, reports: Iterable[Report]
 ) -> None:
-    """Refuse to go back behind a stored stream, and reports that were replaced since."""
+    """Refuse a hand-off that starts before the stored stream or uses outdated reports."""
     if stored is not None:
         _require_not_behind(stored, stream)
     known = {progress.table for progress in stored.tables} if stored else set()
@@ -28,7 +28,7 @@ def require_may_hand_off(
 
 
 def _require_not_behind(stored: StreamSplit, stream: StreamSplit) -> None:
-    """Refuse to go back, except where every table skips what it already has."""
+    """Refuse a start before the stored stream's, unless every table skips what it has."""
     if stream.start.covers(stored.start):
         return
     for progress in stream.tables:
@@ -62,7 +62,7 @@ def _require_current_reports(
 
 
 def _agrees(progress: TableProgress, handed: FinishedSplit | None, report: SplitReport) -> bool:
-    """Tell whether a table was handed off from this report."""
+    """Tell whether a table's hand-off was made from this report."""
     if not progress.finished:  # replayed without filtering
         behind = report.low.covers(progress.applied_through)
         return behind and report.high in progress.consistent_at

@@ -21,7 +21,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class AppliedThrough:
-    """A position whose transactions are in the sink."""
+    """A position whose transactions are in the sink, and the split or table that has them."""
 
     by: str
     """What holds them: a split, or a table that is replayed whole."""
@@ -30,7 +30,7 @@ class AppliedThrough:
 
 @dataclass(frozen=True, slots=True)
 class SharedHistory:
-    """What a server that lacks a part of our history has in common with it."""
+    """What another server's history has in common with the history that was read."""
 
     position: LogPosition | None
     """The latest that both have; None if that cannot be told."""
@@ -39,25 +39,26 @@ class SharedHistory:
 
 
 def held_by_stream(stream: StreamSplit) -> tuple[AppliedThrough, ...]:
-    """Return what the sink holds beyond the stream's start: every H that is still to pass."""
+    """Return the positions that the sink has ahead of the stream's start: each H not yet passed."""
     return tuple(held for progress in stream.tables for held in _still_to_pass(progress, stream))
 
 
 def held_by_reports(
     reports: Iterable[tuple[SnapshotSplit, SplitReport]],
 ) -> tuple[AppliedThrough, ...]:
-    """Return what published splits hold before the hand-off."""
+    """Return the position that each published split has in the sink, before the hand-off."""
     return tuple(AppliedThrough(split.split_id, report.high) for split, report in reports)
 
 
 def names_of(held: Iterable[AppliedThrough]) -> str:
-    """Name who holds something, the first few of many."""
+    """Return the names of the splits or tables that have positions, the first few of many."""
     names = list(dict.fromkeys(each.by for each in held))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
 def _still_to_pass(progress: TableProgress, stream: StreamSplit) -> Iterator[AppliedThrough]:
+    """Yield the positions of one table that the stream has not passed."""
     if not progress.consistent_at:
         return
     splits = [AppliedThrough(each.split.split_id, each.consistent_at) for each in progress.finished]
@@ -69,6 +70,7 @@ def _still_to_pass(progress: TableProgress, stream: StreamSplit) -> Iterator[App
 
 
 def _is_passed(position: LogPosition, start: LogPosition) -> bool:
+    """Tell whether the stream's start covers a position."""
     try:
         return start.covers(position)
     except IncomparablePositionsError:

@@ -33,7 +33,7 @@ class TableId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PipelineName:
-    """A pipeline's name: a letter, then letters, digits and underscores, at most 63."""
+    """The name of a pipeline: a letter, then letters, digits and underscores, at most 63."""
 
     text: str
 

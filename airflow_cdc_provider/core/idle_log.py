@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class IdleRange:
-    """A stretch of the log between two boundaries that holds no change of the pipeline's tables."""
+    """A range of the log between two positions without changes of the pipeline's tables."""
 
     start: LogPosition
     end: LogPosition
@@ -25,26 +25,27 @@ class IdleRange:
     """It holds commits of pipelines' ledgers and nothing else."""
 
     def then(self, other: IdleRange) -> IdleRange:
-        """Return all that is known to be quiet, once `other` was read behind this."""
+        """Return this range extended by one read behind it; `other` alone if they do not touch."""
         if not (_reaches(self.end, other.start) and _reaches(other.start, self.start)):
             return other
         only_ledgers = self.only_ledgers and other.only_ledgers
         return IdleRange(self.start, other.end, only_ledgers)
 
     def leads(self, position: LogPosition, to: LogPosition) -> bool:
-        """Tell whether nothing between a position and a later one is missing at the former."""
+        """Tell whether only idle log, if any, is between a position and a later one."""
         return _reaches(position, self.start) and _reaches(self.end, to)
 
     def moves(self, position: LogPosition) -> bool:
-        """Tell whether a ledger at `position` may move on to the end, and is not there yet."""
+        """Tell whether a ledger at `position` may move to the range's end, and is not there yet."""
         return self.leads(position, self.end) and not _reaches(position, self.end)
 
     def leaves_file(self, position: LogPosition) -> bool:
-        """Tell whether the log's file at `position` is one that the server may purge by now."""
+        """Tell whether the log file of `position` is one that the server may have purged by now."""
         return position.may_be_purged(self.end)
 
 
 def _reaches(position: LogPosition, other: LogPosition) -> bool:
+    """Tell whether a position equals or covers another; False if they cannot be compared."""
     try:
         return position == other or position.covers(other)
     except IncomparablePositionsError:

@@ -26,14 +26,14 @@ ENCODED = "base64:"
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """The kinds of job: snapshot and stream."""
 
     SNAPSHOT = "snapshot"
     STREAM = "stream"
 
 
 class StreamMode(StrEnum):
-    """When a stream job ends."""
+    """When a stream job ends: on request, or at the end that the log had at its start."""
 
     CONTINUOUS = "continuous"
     """When it is asked to."""
@@ -42,7 +42,7 @@ class StreamMode(StrEnum):
 
 
 class ApplyMode(StrEnum):
-    """How changes reach the sink."""
+    """How changes are applied at the sink: by source transactions, or merged by key."""
 
     TRANSACTIONS = "transactions"
     """Whole source transactions in source order, one sink transaction for each batch of them."""
@@ -52,7 +52,7 @@ class ApplyMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One Spark job of a pipeline."""
+    """The settings of one job of a pipeline, as Airflow hands them to its driver."""
 
     pipeline: PipelineName
     generation: int
@@ -104,18 +104,18 @@ class JobSpec:
 
     @property
     def may_need_no_spark(self) -> bool:
-        """Tell whether the job begins without a Spark, and may never need one."""
+        """Tell whether the job starts without Spark, and uses it only when much log waits."""
         is_stream = self.kind is JobKind.STREAM and self.stream_mode is StreamMode.CONTINUOUS
         return is_stream and self.driver_log_bytes > 0
 
     def to_json(self) -> str:
-        """Write the spec; `from_json` reads it back equal."""
+        """Return the spec as JSON; `from_json` reads it back equal."""
         form = {**dataclasses.asdict(self), "pipeline": str(self.pipeline)}
         return json.dumps(form, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
-        """Read a spec; fields that a later release added are refused by name."""
+        """Read a spec from JSON; `ValueError` names fields that a later release added."""
         form: dict[str, Any] = json.loads(text)
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(form.keys() - known)

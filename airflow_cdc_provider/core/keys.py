@@ -18,7 +18,7 @@ Key = tuple[KeyPart, ...]
 
 
 class KeyKind(StrEnum):
-    """How one key column is ordered."""
+    """The kind of a key column, which says how its values are ordered."""
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -39,7 +39,7 @@ class KeyKind(StrEnum):
 
     @property
     def splittable(self) -> bool:
-        """Tell whether SQL ranges over this column may bound a split."""
+        """Tell whether a range condition in SQL over a column of this kind may bound a split."""
         return self is not KeyKind.OTHER
 
 
@@ -47,23 +47,23 @@ KeyKinds = tuple[KeyKind, ...]
 
 
 def bounding(kinds: KeyKinds) -> int:
-    """Return how many of a key's leading columns may bound a split; 0 if it is never cut."""
+    """Return how many of a key's leading columns may bound a split; 0 if it cannot be split."""
     return next((n for n, kind in enumerate(kinds) if not kind.splittable), len(kinds))
 
 
 def bounding_whole(kinds: KeyKinds) -> bool:
-    """Tell whether whole keys may bound splits; else rows cannot be told by boundaries."""
+    """Tell whether all columns of a key may bound splits."""
     return bounding(kinds) == len(kinds)
 
 
 def comparable(kinds: KeyKinds) -> bool:
-    """Tell whether whole keys of these kinds may be compared in code."""
+    """Tell whether keys of these kinds may be compared in Python."""
     return bool(kinds) and all(kind.comparable for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from `start` up to, not including, `end`; None is open on that side.
+    """A range of keys from `start` up to, not including, `end`; None is open on that side.
 
     `start` and `end` may be shorter than the key: a prefix bounds all keys that begin with it.
     """
@@ -72,7 +72,7 @@ class KeyRange:
     end: Key | None = None
 
     def contains(self, key: Key) -> bool:
-        """Tell whether a key of comparable kinds lies in the range."""
+        """Tell whether a key of comparable kinds is in the range."""
         if self.start is not None and key[: len(self.start)] < self.start:
             return False
         return self.end is None or key[: len(self.end)] < self.end
@@ -84,11 +84,12 @@ class KeyRange:
 
 
 def shown_key(key: Key) -> str:
-    """Write a key for people: bytes as hex, a text in quotes where it would not be seen whole."""
+    """Return a key as text for people: bytes in hex, text quoted where it has odd characters."""
     return "/".join(map(_shown_part, key))
 
 
 def _shown_part(part: KeyPart) -> str:
+    """Return one column's value in a key as text for people."""
     if isinstance(part, bytes):
         return part.hex()
     text = str(part)

@@ -16,33 +16,33 @@ _LIST = "airflow_cdc_provider.systems.kinds"
 
 
 class Kind(Protocol):
-    """One system."""
+    """One kind of system: its name and its port."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def port(self) -> int:
-        """Where its servers listen if nothing else is said."""
+        """The port of its servers if a DSN names none."""
 
 
 class Kinds(Protocol):
-    """All of them."""
+    """The list of all kinds of system."""
 
     def of_scheme(self, scheme: str) -> Kind | None:
-        """Return the system whose servers a DSN of this scheme names."""
+        """Return the kind of system that a DSN's scheme names, None if no kind has it."""
 
     def read_position(self, form: Any) -> LogPosition:
-        """Read a position that one of them has written."""
+        """Read a position of any system from its JSON form."""
 
     def transactions_of(self, system: str) -> object:
-        """Load what makes columns of transactions in a system's log."""
+        """Import the module that turns a system's transactions into columns."""
 
     def example_dsns(self) -> str:
-        """Return how the DSN of a server may look."""
+        """Return example DSNs of servers, for an error message."""
 
 
 @cache
 def kinds() -> Kinds:
-    """Return the list of systems."""
+    """Import and return the list of all kinds of system."""
     return cast(Kinds, import_module(_LIST))

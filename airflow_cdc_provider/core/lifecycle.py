@@ -41,7 +41,7 @@ LEASE_S = 60.0
 
 
 class Wanted(StrEnum):
-    """What a person or a schedule asked for."""
+    """What the pipeline is wanted to do: run, stop, or restart."""
 
     RUN = "run"
     STOP = "stop"
@@ -50,7 +50,7 @@ class Wanted(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a pipeline is doing."""
+    """The phase that a pipeline is in."""
 
     NEW = "new"
     PLANNING = "planning"
@@ -62,7 +62,7 @@ class Phase(StrEnum):
 
 
 class TablePhase(StrEnum):
-    """What is happening to one table."""
+    """The phase that one table is in."""
 
     PLANNED = "planned"
     SNAPSHOT = "snapshot"
@@ -82,7 +82,7 @@ LEFT_ALONE = frozenset({TablePhase.PAUSED, TablePhase.FAILED})
 
 
 class SplitStatus(StrEnum):
-    """Where one split stands."""
+    """The status of one split."""
 
     PLANNED = "planned"
     READING = "reading"
@@ -106,7 +106,7 @@ _MOVES: dict[Phase, frozenset[Phase]] = {
 
 
 def check_move(current: Phase, to: Phase) -> None:
-    """Refuse a move that the picture above does not show."""
+    """Raise `StateMovedError` for a change of phase that is not allowed."""
     if to not in _MOVES[current]:
         raise StateMovedError(
             f"a pipeline does not go from {current.value} to {to.value}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogReach:
-    """What a source keeps of its log, and how much of that is applied already."""
+    """How much log a source keeps, and how much of that is applied already."""
 
     files: int
     kept_bytes: int

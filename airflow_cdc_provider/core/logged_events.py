@@ -12,7 +12,7 @@ _NAMES = {"transaction": "gtid"}
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """One event of the log; what is not known of it is empty."""
+    """One event of the log, for display; what is not known of it is empty."""
 
     file: str
     start: int
@@ -37,7 +37,7 @@ class LoggedEvent:
     """The changed rows, where they were asked for."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as plain values; values of rows only where they were asked for."""
+        """Return the event as plain values; row values only if they were read."""
         form = {_NAMES.get(name, name): value for name, value in asdict(self).items()}
         if not self.values:
             del form["values"]
@@ -46,7 +46,7 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """Some events around a position."""
+    """Some events of the log around a position, for display."""
 
     server: str
     file: str
@@ -56,7 +56,7 @@ class LogView:
     events: tuple[LoggedEvent, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form for `--json`, which only grows."""
+        """Return the events as plain values for `--json`; later releases only add fields."""
         return {
             "server": self.server,
             "position": f"{self.file}:{self.offset}",

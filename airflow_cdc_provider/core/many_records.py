@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Keep the collector from looking while records are made; it goes on afterwards."""
+    """Turn the garbage collector off while very many records are made."""
     was_on = gc.isenabled()
     gc.disable()
     try:

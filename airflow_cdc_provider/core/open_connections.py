@@ -21,7 +21,7 @@ Shut = Callable[[Any], None]
 
 
 class OpenConnections:
-    """The connections of one group of threads; those that are gone are forgotten."""
+    """The open connections of one group of threads, so that another thread can close them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class OpenConnections:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note the connections that this thread opens in the block."""
+        """Add each connection that this thread opens in the block to the group."""
         token = _GROUP.set(self)
         try:
             yield
@@ -38,7 +38,7 @@ class OpenConnections:
             _GROUP.reset(token)
 
     def add(self, connection: Any, shut: Shut) -> None:
-        """Note a connection, and what shuts it."""
+        """Add a connection, with the function that closes it."""
         with self._lock:
             self._open[connection] = shut
             is_late = self._is_shut
@@ -46,7 +46,7 @@ class OpenConnections:
             shut(connection)
 
     def shut(self) -> None:
-        """Shut all connections, and those to come."""
+        """Close all connections of the group, and each one that is added later."""
         with self._lock:
             self._is_shut = True
             found = list(self._open.items())
@@ -58,7 +58,7 @@ _GROUP: ContextVar[OpenConnections | None] = ContextVar("cdc_open_connections", 
 
 
 def note_open(connection: Any, shut: Shut) -> None:
-    """Note a connection that this thread has opened, if somebody wants to know."""
+    """Add a connection to the group of this thread, if the thread is in one."""
     group = _GROUP.get()
     if group is not None:
         group.add(connection, shut)

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.stored_error import StoredError
 
 @dataclass(frozen=True, slots=True)
 class PipelineOverview:
-    """One pipeline among many."""
+    """One pipeline's state, stream and counts, for a list of pipelines."""
 
     state: PipelineState
     stream: StreamState | None = None
@@ -43,7 +43,7 @@ Cells = tuple[Mapping[SplitStatus, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class TableOverview:
-    """One table of a plan, its splits counted in cells by their numbers."""
+    """One table of a plan for display; its splits are counted in cells by their numbers."""
 
     source: str
     sink: str

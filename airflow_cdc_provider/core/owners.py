@@ -8,14 +8,14 @@ from pathlib import Path
 
 
 def this_process() -> str:
-    """Name this process as an owner."""
+    """Return the name under which this process owns pipelines: its id and host."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def is_gone(owner: str) -> bool:
-    """Tell whether the owner was a process of this machine that has ended.
+    """Tell whether an owner is a process of this machine that has ended.
 
-    Of other machines' processes, and of owners that are none, nobody here can tell.
+    Of processes on other machines, and of owners that are no process, it is False.
     """
     words = owner.split()
     if len(words) == 4 and words[0] == "process" and words[3] == socket.gethostname():

@@ -28,23 +28,23 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 
 
 class PhaseListener(Protocol):
-    """Told at the four moments around the watermarks of a split; silent by default."""
+    """Called at the four moments around the watermarks of a split; does nothing by default."""
 
     def before_low(self, split: SnapshotSplit) -> None:
-        """L is about to be taken."""
+        """Called before L, the low watermark, is taken."""
 
     def after_low(self, split: SnapshotSplit) -> None:
-        """L is taken; the rows are about to be read."""
+        """Called after L is taken, before the rows are read."""
 
     def before_high(self, split: SnapshotSplit) -> None:
-        """The rows are read; H is about to be taken."""
+        """Called after the rows are read, before H, the high watermark, is taken."""
 
     def after_high(self, split: SnapshotSplit) -> None:
-        """H is taken; the log between is about to be replayed."""
+        """Called after H is taken, before the log between L and H is replayed."""
 
 
 class SilentListener:
-    """Does nothing at every moment."""
+    """A `PhaseListener` that does nothing."""
 
     def before_low(self, split: SnapshotSplit) -> None:
         """Do nothing."""
@@ -60,15 +60,15 @@ class SilentListener:
 
 
 class StateReader(Protocol):
-    """Looks at what is remembered of a pipeline."""
+    """Reads what the state store has of a pipeline."""
 
     def pipeline(self, name: PipelineName) -> PipelineState | None: ...
 
     def origin(self, name: PipelineName) -> PlanOrigin | None:
-        """Return what the plan was made from, None if that was not remembered."""
+        """Return what the plan was made from, None if that was not stored."""
 
     def not_copied(self, name: PipelineName) -> tuple[TableId, ...]:
-        """Return the tables that fit the file but came after the plan, as last seen."""
+        """Return the tables that the file picks but the plan lacks, as they were last seen."""
 
     def tables(self, name: PipelineName) -> tuple[TableState, ...]: ...
 
@@ -80,49 +80,49 @@ class StateReader(Protocol):
         """Return the reports of a table's splits, by number."""
 
     def split_statuses(self, name: PipelineName) -> Mapping[str, SplitStatus]:
-        """Return where each split stands, by its id; reading the splits takes longer."""
+        """Return each split's status by the split's id; faster than reading the splits."""
 
     def is_handed_off(self, name: PipelineName) -> bool:
-        """Tell whether there is a hand-off; `hand_off` of many splits takes seconds to read."""
+        """Tell whether a hand-off is stored; reading a large `hand_off` takes seconds."""
 
     def hand_off(self, name: PipelineName) -> StreamSplit | None:
-        """Return the stream split as it was handed off."""
+        """Return the stream split as it was stored at hand-off."""
 
     def stream(self, name: PipelineName) -> StreamState | None: ...
 
     def events(self, name: PipelineName, limit: int = 100) -> tuple[PipelineEvent, ...]:
-        """Return the latest events, newest first."""
+        """Return the latest events of a pipeline, newest first."""
 
     def requests(self, name: PipelineName, *, only_open: bool = False) -> tuple[Request, ...]:
-        """Return what was asked of the pipeline, oldest first."""
+        """Return the requests on a pipeline, oldest first."""
 
     def to_do(self, name: PipelineName) -> tuple[Request, ...]:
-        """Return the requests that a stream carries out, oldest first."""
+        """Return the open requests that a running stream carries out, oldest first."""
 
     def table_requests(self, name: PipelineName) -> tuple[Request, ...]:
-        """Return the open requests by which tables come, go or begin again, oldest first."""
+        """Return the open requests that add, remove or restart tables, oldest first."""
 
     def added_us(self, name: PipelineName) -> int:
-        """Return when the rows of a table were last read beside the stream for the first time."""
+        """Return when a request to add a table was last done, 0 if none was."""
 
     def request(self, name: PipelineName, request_id: str) -> Request | None: ...
 
     def note(self, name: PipelineName, kind: NoteKind) -> Note | None:
-        """Return what was noted last, None if nothing was."""
+        """Return the last note of a kind, None if there is none."""
 
     def samples(self, name: PipelineName, since_us: int) -> tuple[Sample, ...]:
-        """Return how the pipeline was since then, oldest first."""
+        """Return the pipeline's samples of lag and row counts since a time, oldest first."""
 
 
 class StateStore(StateReader, Protocol):
-    """Remembers a pipeline. Every write names the generation it is made under.
+    """Stores a pipeline's state. An owner's writes name its generation, to be fenced by.
 
     A write under an old generation raises `FencedError`; a move from a phase that is no longer
     there raises `StateMovedError`.
     """
 
     def ensure(self, name: PipelineName) -> PipelineState:
-        """Return the pipeline, new if it was unknown."""
+        """Return the pipeline's state; a pipeline that is not known is created."""
 
     def take_over(
         self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = LEASE_S
@@ -132,16 +132,19 @@ class StateStore(StateReader, Protocol):
     def renew_lease(
         self, name: PipelineName, generation: int, lease_s: float = LEASE_S
     ) -> PipelineState:
-        """Prolong the lease and return what is wanted now."""
+        """Prolong the owner's lease, and return the state with what is wanted now."""
 
     def release_lease(self, name: PipelineName, generation: int) -> None:
-        """Give the lease back, so that the next owner need not wait for its end."""
+        """End the owner's lease at once, so that the next owner need not wait."""
 
     def begun_again(self, name: PipelineName, generation: int) -> None:
-        """Tell that a restart was heeded; what was wanted since then stays wanted."""
+        """Note that the owner has begun again after a restart was wanted.
+
+        What was wanted since then stays wanted.
+        """
 
     def want(self, name: PipelineName, wanted: Wanted) -> None:
-        """Ask the pipeline's owner to run or to stop."""
+        """Store what a person wants of the pipeline: run, stop or restart."""
 
     def move(
         self,
@@ -152,7 +155,7 @@ class StateStore(StateReader, Protocol):
         to: Phase,
         error: StoredError = NO_ERROR,
     ) -> PipelineState:
-        """Move on from `expected`, or raise `StateMovedError` if someone already has."""
+        """Move to another phase from `expected`; `StateMovedError` if the phase is another."""
 
     def start_plan(
         self,
@@ -163,7 +166,7 @@ class StateStore(StateReader, Protocol):
         *,
         origin: PlanOrigin | None = None,
     ) -> None:
-        """Store a new plan, made from `origin`; the splits of an older one are forgotten."""
+        """Store a new plan, made from `origin`; the splits of an older plan are deleted."""
 
     def change_plan(
         self,
@@ -175,9 +178,10 @@ class StateStore(StateReader, Protocol):
         removed: Iterable[TableId] = (),
         origin: PlanOrigin | None = None,
     ) -> None:
-        """Add tables to the plan, which are read beside the stream, or take some out.
+        """Add tables to the stored plan, change their definitions, or remove them.
 
-        `changed` go on under another definition, and what was read of them stays.
+        Added tables are read beside the stream. `changed` go on under another definition, and what
+        was read of them stays.
         """
 
     def keep_origin(
@@ -187,7 +191,7 @@ class StateStore(StateReader, Protocol):
         origin: PlanOrigin,
         not_copied: Iterable[TableId] = (),
     ) -> None:
-        """Store what the plan stands on now, and which tables came after it."""
+        """Store what the plan is made from now, and which tables came after it."""
 
     def add_splits(
         self, name: PipelineName, generation: int, splits: Iterable[SnapshotSplit]
@@ -195,7 +199,7 @@ class StateStore(StateReader, Protocol):
         """Store planned splits; storing one twice is harmless."""
 
     def finish_planning(self, name: PipelineName, generation: int, table: TableId) -> None:
-        """Tell that no more splits of this table will be planned."""
+        """Note that no more splits of this table will be planned."""
 
     def mark_split(
         self,
@@ -207,7 +211,7 @@ class StateStore(StateReader, Protocol):
         report: SplitReport | None = None,
         error: StoredError = NO_ERROR,
     ) -> None:
-        """Store where a split stands; READING counts an attempt."""
+        """Store a split's status; READING counts an attempt."""
 
     def finish_splits(
         self,
@@ -215,7 +219,7 @@ class StateStore(StateReader, Protocol):
         generation: int,
         reports: Iterable[tuple[SnapshotSplit, SplitReport]],
     ) -> None:
-        """Store that many splits are finished."""
+        """Store many splits as finished, with their reports."""
 
     def mark_table(
         self,
@@ -225,10 +229,10 @@ class StateStore(StateReader, Protocol):
         phase: TablePhase,
         error: StoredError = NO_ERROR,
     ) -> None:
-        """Store where a table stands."""
+        """Store a table's phase and error."""
 
     def store_hand_off(self, name: PipelineName, generation: int, stream: StreamSplit) -> None:
-        """Store the stream split."""
+        """Store the stream split at hand-off."""
 
     def beat(
         self,
@@ -239,22 +243,22 @@ class StateStore(StateReader, Protocol):
         counts: Mapping[TableId, TableCounts] = NO_COUNTS,
         is_last: bool = False,
     ) -> None:
-        """Store the stream's progress and heartbeat, and the counts of tables that were looked at.
+        """Store the stream's progress and heartbeat, and the counts of changes of its tables.
 
-        Of the last heartbeat there is a sample in any case.
+        With `is_last` a sample is stored in any case.
         """
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
-        """Add an event."""
+        """Add an event to the pipeline's history."""
 
     def keep_note(self, name: PipelineName, kind: NoteKind, form: Mapping[str, Any]) -> None:
-        """Note something in the place of what was noted before; whoever it is that does."""
+        """Store a note in place of the last one of its kind; any process may, owner or not."""
 
     def told(self, name: PipelineName) -> Mapping[TableId, AnnouncedTable]:
-        """Return what others were last told of each table."""
+        """Return what was last announced of each table's changes."""
 
     def last_told_us(self, name: PipelineName) -> int:
-        """Return when something was last told, 0 if nothing was."""
+        """Return when a table's changes were last announced, 0 if they never were."""
 
     def move_note(
         self,
@@ -264,25 +268,25 @@ class StateStore(StateReader, Protocol):
         *,
         expected: Note | None,
     ) -> bool:
-        """Note something in the place of `expected`; False if another note is there by now."""
+        """Store a note in place of `expected`; False if another note is there by now."""
 
     def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
-        """Remember what others are told, in the place of what was told before."""
+        """Store what is announced of tables' changes, in place of what was announced before."""
 
     def now_us(self) -> int:
-        """Return the time that requests are stamped with."""
+        """Return the current time by the store's clock, in microseconds."""
 
     def ask(self, request: Request) -> Request:
-        """Store a request that is new; one of the same id and arguments is returned as it is.
+        """Store a new request; one of the same id and arguments is returned as it is.
 
         The same id with other arguments is refused.
         """
 
     def approve_request(self, name: PipelineName, request_id: str) -> Request:
-        """Let a request begin that waits for it; one that need not wait is returned as it is."""
+        """Let a request begin that waits for approval; any other is returned as it is."""
 
     def cancel_request(self, name: PipelineName, request_id: str) -> Request:
-        """Ask the owner to give a request up; one that nobody began is cancelled at once."""
+        """Ask the owner to cancel a request; one that has not begun is cancelled at once."""
 
     def move_request(
         self,
@@ -294,7 +298,7 @@ class StateStore(StateReader, Protocol):
         to: RequestStatus,
         error: StoredError = NO_ERROR,
     ) -> Request:
-        """Move a request on from `expected`, or raise `StateMovedError` if someone already has."""
+        """Move a request from `expected` to another status; `StateMovedError` if it has another."""
 
     def note_request(self, generation: int, request: Request) -> Request:
-        """Store the counts, position and error of a request; return it as it is wanted now."""
+        """Store a request's counts, position and error; return the request as it is stored then."""

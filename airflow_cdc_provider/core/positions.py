@@ -14,30 +14,30 @@ Fact = str | int
 
 
 class TransactionPoint(Protocol):
-    """One source transaction's place in the log it was read from."""
+    """One source transaction's place in the log that it was read from."""
 
     @property
     def committed_us(self) -> int:
-        """The original commit's time, microseconds since the epoch, as fine as the source says."""
+        """The time of the original commit, in microseconds since the epoch."""
 
     @property
     def name(self) -> str:
-        """What no other transaction of this log is called."""
+        """The transaction's name, which no other transaction of this log has."""
 
     @property
     def sort_text(self) -> str:
-        """Where it begins, in digits and dashes that sort as the log does."""
+        """Where the transaction begins, as text that sorts in log order."""
 
     @property
     def where(self) -> str:
-        """The place for people, as an error names it."""
+        """Where the transaction is in the log, for an error message."""
 
     def is_called(self, text: str) -> bool:
-        """Tell whether a person means this transaction: by its name, or by where it begins."""
+        """Tell whether a person's text names this transaction or the place where it begins."""
 
 
 class LogPosition(Protocol):
-    """Everything up to a boundary between transactions."""
+    """A boundary between transactions in a source's log; all before it is contained."""
 
     @property
     def system(self) -> str:
@@ -45,36 +45,39 @@ class LogPosition(Protocol):
 
     @property
     def server(self) -> str:
-        """The server's own name for itself; empty where it is a position of several."""
+        """The server's own id; empty for a position that is of several servers."""
 
     @property
     def short(self) -> str:
-        """The place alone, for a line that is written anew each second."""
+        """The place alone, as a short text for a status line."""
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """Texts that tell apart what is equal: with what is known of the log before the place."""
+        """Texts that also differ for equal positions whose known history of the log differs."""
 
     def contains(self, point: TransactionPoint) -> bool:
-        """Tell whether `point` lies at or before this position."""
+        """Tell whether a transaction is at or before this position."""
 
     def covers(self, other: LogPosition) -> bool:
-        """Tell whether everything up to `other` is also up to here."""
+        """Tell whether every transaction up to `other` is also up to this position."""
 
     def reaches(self, end: LogPosition) -> bool:
-        """Tell whether nothing is left to read up to `end`; False where that cannot be told."""
+        """Tell whether no log is left to read up to `end`; False if that is not known."""
 
     def placed_by(self, passed: Iterable[LogPosition]) -> LogPosition:
-        """Return this position with a place in the log, if it has none but has all of `passed`.
+        """Return this position with the place in the log of the latest in `passed`, if it has none.
 
-        The place is that of the latest of them: nothing up to there is missing here.
+        Only if it has all of `passed`: nothing up to that place is missing here.
         """
 
     def may_be_purged(self, end: LogPosition) -> bool:
-        """Tell whether a server whose log ends at `end` may have purged it here, if in doubt so."""
+        """Tell whether a server whose log ends at `end` may have purged the log at this position.
+
+        True where that is not known.
+        """
 
     def meet(self, other: LogPosition) -> LogPosition:
-        """Return a position that both cover, as late as can be told."""
+        """Return a position that both cover, as late as possible."""
 
     def join(self, other: LogPosition) -> LogPosition:
         """Return the later of two positions; one of them must cover the other."""
@@ -82,16 +85,16 @@ class LogPosition(Protocol):
     def before(
         self, point: TransactionPoint, passed: Iterable[TransactionPoint], end: LogPosition
     ) -> LogPosition:
-        """Return the position just before `point`, which `end` contains.
+        """Return the position just before a transaction that `end` contains.
 
-        `passed` lie between this position and `end`; `point` itself may be among them.
+        `passed` are between this position and `end`; `point` itself may be among them.
         """
 
     def bare(self) -> LogPosition:
-        """Return the place alone, which always has the same text."""
+        """Return the position as a place alone, whose text is always the same."""
 
     def to_json(self) -> dict[str, Any]:
-        """Write it; the form names the system as `system`, and is read by it."""
+        """Return the position as plain values, with its system's name as `system`."""
 
     def facts(self) -> Mapping[str, Fact]:
-        """Return what an envelope tells of rows that were read here, by Debezium's names."""
+        """Return the position as the fields that Debezium's envelope has for its source."""

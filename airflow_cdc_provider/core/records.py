@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """One pipeline: what is wanted, what is, and who owns it."""
+    """One pipeline's state: what is wanted, its phase, and who owns it."""
 
     name: PipelineName
     wanted: Wanted
@@ -34,7 +34,7 @@ class PipelineState:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """One table of a plan: where it comes from, where it goes, how it looked when planned."""
+    """One table of a plan: its definition at planning, its sink table, its estimated rows."""
 
     schema: TableSchema
     sink_table: TableId
@@ -44,7 +44,7 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanOrigin:
-    """What a plan was made from, as far as its tables do not tell; only grows, with defaults."""
+    """What a plan was made from: source, sink, patterns and options."""
 
     source: str
     """The source's identity: its `server_uuid`, or what stands for it."""
@@ -60,7 +60,7 @@ class PlanOrigin:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """One table's progress."""
+    """One table's progress: phase, and counts of its splits and rows."""
 
     plan: TablePlan
     phase: TablePhase
@@ -81,7 +81,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class SplitState:
-    """One split's progress."""
+    """One split's status and attempts."""
 
     split: SnapshotSplit
     status: SplitStatus
@@ -93,7 +93,7 @@ class SplitState:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The stream's progress as last told by its driver; the ledger may be ahead of it."""
+    """The stream's progress as its driver last stored it; the ledger may be ahead of it."""
 
     position: LogPosition
     """Applied and committed in the sink."""
@@ -114,7 +114,7 @@ class StreamState:
 
 
 class NoteKind(StrEnum):
-    """What is noted of a pipeline, each in the place of what was noted before."""
+    """The kinds of note on a pipeline; each note replaces the last one of its kind."""
 
     LOG_REACH = "log_reach"
     """How far the source's log reaches back; see `LogReach`."""
@@ -134,7 +134,7 @@ class NoteKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What was noted of a pipeline, and when: plain values, which only grow."""
+    """A note on a pipeline as JSON, and the time it was written."""
 
     at_us: int
     form: Mapping[str, Any]
@@ -142,7 +142,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Something that keeps a job from going forward until it is over, such as a server away."""
+    """An error that keeps a job from progress until it is over, such as a server away."""
 
     error: CdcError
     since_us: int
@@ -154,7 +154,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedTable:
-    """What others were last told of a table."""
+    """What was last announced of a table: its count of changes, and where."""
 
     table: TableId
     changes: int
@@ -168,7 +168,7 @@ class AnnouncedTable:
 
 @dataclass(frozen=True, slots=True)
 class PipelineEvent:
-    """Something a person may want to know later."""
+    """An event in a pipeline's history: time, level and text."""
 
     at_us: int
     level: str
@@ -178,7 +178,7 @@ class PipelineEvent:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How a pipeline was for some seconds; what nobody told is None."""
+    """A pipeline's lag, changes and rows read in a span of seconds; None is not known."""
 
     at_us: int
     """When these seconds began."""

@@ -47,12 +47,12 @@ _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 
 
 def new_id(kind: str) -> str:
-    """Return an id that no request has."""
+    """Return a random id for a new request."""
     return f"{kind}-{''.join(secrets.choice(_LETTERS) for _ in range(6))}"
 
 
 class RequestKind(StrEnum):
-    """What is asked."""
+    """The kinds of request on a pipeline."""
 
     RESYNC = "resync"
     """Read rows again that are there, or should be."""
@@ -75,12 +75,12 @@ class RequestKind(StrEnum):
 
     @property
     def reads_rows(self) -> bool:
-        """Tell whether rows are read beside the stream."""
+        """Tell whether such a request reads rows beside the stream."""
         return self in {RequestKind.RESYNC, RequestKind.BACKFILL, RequestKind.ADD}
 
     @property
     def changes_tables(self) -> bool:
-        """Tell whether tables come, go or begin again, which is done between two streams."""
+        """Tell whether such a request adds, removes or restarts tables, between two streams."""
         return self in {
             RequestKind.FOLLOW,
             RequestKind.REMOVE,
@@ -90,7 +90,7 @@ class RequestKind(StrEnum):
 
 
 class RequestStatus(StrEnum):
-    """Where a request stands."""
+    """The status of a request."""
 
     WAITING = "waiting"
     """For somebody to approve it."""
@@ -102,12 +102,12 @@ class RequestStatus(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether there is still something to do."""
+        """Tell whether the request is neither done, failed nor cancelled."""
         return self is RequestStatus.WAITING or self.is_to_do
 
     @property
     def is_to_do(self) -> bool:
-        """Tell whether whoever owns the pipeline carries it out."""
+        """Tell whether the pipeline's owner is to carry out the request."""
         return self in {RequestStatus.ASKED, RequestStatus.READING}
 
 
@@ -120,7 +120,7 @@ _MOVES: dict[RequestStatus, frozenset[RequestStatus]] = {
 
 
 def check_request_move(current: RequestStatus, to: RequestStatus) -> None:
-    """Refuse a move that the picture above does not show."""
+    """Raise `StateMovedError` for a change of a request's status that is not allowed."""
     if to not in _MOVES.get(current, frozenset()):
         raise StateMovedError(
             f"a request does not go from {current} to {to}",
@@ -131,7 +131,7 @@ def check_request_move(current: RequestStatus, to: RequestStatus) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which rows a request is about."""
+    """The tables, key ranges and chosen rows that a request is about."""
 
     tables: tuple[TableId, ...]
     """Source tables, each once."""
@@ -151,7 +151,7 @@ class Scope:
 
     @property
     def parts(self) -> tuple[KeyRange, ...]:
-        """Return the ranges that are to be read of each table."""
+        """Return the key ranges to be read of each table; the whole key if none are given."""
         return self.ranges or (KeyRange(),)
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request and how far it is; times are microseconds since the epoch, UTC."""
+    """One request on a pipeline, and its progress; times are microseconds since the epoch."""
 
     pipeline: PipelineName
     request_id: str
@@ -193,18 +193,18 @@ class Request:
 
     @property
     def ledger_key(self) -> str:
-        """Return the name under which the sink's ledger knows it: an id may be given again."""
+        """Return the request's name in the sink's ledger, unique even if its id is used again."""
         return f"{self.request_id}@{self.asked_us}"
 
     @property
     def arguments_hash(self) -> str:
-        """Return what tells two requests of one id apart."""
+        """Return a hash of the request's arguments, to compare two requests of one id."""
         form = {"kind": self.kind.value, "scope": scope_to_json(self.scope)}
         return hashlib.sha256(dumps(form).encode()).hexdigest()
 
 
 def scope_to_json(scope: Scope) -> Json:
-    """Write a scope; the form only grows."""
+    """Return the JSON form of a scope; later releases only add fields."""
     first, *more = scope.parts
     form: Json = {
         "tables": [[table.database, table.table] for table in scope.tables],
@@ -217,7 +217,7 @@ def scope_to_json(scope: Scope) -> Json:
 
 
 def scope_from_json(form: Json) -> Scope:
-    """Read what `scope_to_json` wrote."""
+    """Read a scope from its JSON form."""
     tables = tuple(TableId(*names) for names in form["tables"])
     bounds = [(form["from"], form["to"]), *form.get("more", ())]
     ranges = tuple(KeyRange(key_from_json(start), key_from_json(end)) for start, end in bounds)

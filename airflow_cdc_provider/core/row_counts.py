@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Row changes by what happened to the row."""
+    """Counts of inserts, updates and deletes."""
 
     inserts: int = 0
     updates: int = 0
@@ -42,7 +42,7 @@ NO_ROWS = RowCounts()
 
 @dataclass(frozen=True, slots=True)
 class TableCounts:
-    """What the stream has changed in one table."""
+    """The row changes that the stream has applied to one table, and the last one's time."""
 
     rows: RowCounts
     changed_us: int
@@ -55,7 +55,7 @@ NO_COUNTS: Mapping[TableId, TableCounts] = MappingProxyType({})
 def added(
     one: Mapping[TableId, RowCounts], other: Mapping[TableId, RowCounts]
 ) -> dict[TableId, RowCounts]:
-    """Add the counts of tables."""
+    """Return the sum of two sets of counts, table by table."""
     found = dict(one)
     for table, counts in other.items():
         found[table] = found.get(table, NO_ROWS) + counts

@@ -22,7 +22,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 class ChangeKind(StrEnum):
-    """What becomes of a table."""
+    """The kinds of change of a table's definition."""
 
     ADD_COLUMN = "add_column"
     DROP_COLUMN = "drop_column"
@@ -39,7 +39,7 @@ class ChangeKind(StrEnum):
 
 
 class Policy(StrEnum):
-    """What is done about a change."""
+    """What is done about a change of a definition: apply, ignore or stop."""
 
     APPLY = "apply"
     IGNORE = "ignore"
@@ -48,7 +48,7 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaPolicy:
-    """What is done about each kind of change; these defaults lose nothing."""
+    """The policy for each kind of change; the defaults lose nothing."""
 
     add_column: Policy = Policy.APPLY
     drop_column: Policy = Policy.IGNORE
@@ -61,20 +61,20 @@ class SchemaPolicy:
     rename_table: Policy = Policy.APPLY
 
     def of(self, kind: ChangeKind) -> Policy:
-        """Return what is done about a kind of change."""
+        """Return the policy for a kind of change."""
         found: Policy = getattr(self, kind.value)
         return found
 
     @classmethod
     def from_json(cls, form: Mapping[str, str]) -> SchemaPolicy:
-        """Read a policy; kinds that are left out have their default."""
+        """Read the policies from JSON; kinds that are left out have their default."""
         known = {field.name for field in fields(cls)}
         return cls(**{name: Policy(value) for name, value in form.items() if name in known})
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two definitions of one table differ in."""
+    """What differs between two definitions of one table."""
 
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class Difference:
 
     @property
     def kinds(self) -> frozenset[ChangeKind]:
-        """Return the kinds of change that this is."""
+        """Return the kinds of change that the difference consists of."""
         found = {
             ChangeKind.ADD_COLUMN: self.added,
             ChangeKind.DROP_COLUMN: self.dropped,
@@ -116,10 +116,10 @@ class Difference:
         return replace(self, reread=f"{self.reread}; {why}" if self.reread else why)
 
     def onto(self, present: Collection[str]) -> Difference:
-        """Return what is to be done at a sink that has columns already; names in lower case.
+        """Return the difference that is left for a sink that already has some of its columns.
 
-        What such a column holds is not the source's: it may have been kept from one that the
-        source once dropped.
+        `present` are those columns, in lower case. The values of such a column are not the
+        source's: it may have been kept from one that the source once dropped.
         """
         renamed = tuple(pair for pair in self.renamed if takes_free_name(*pair, present))
         others = [pair for pair in self.renamed if pair not in renamed]
@@ -139,14 +139,14 @@ class Difference:
 
 
 def takes_free_name(old: str, new: str, present: Collection[str]) -> bool:
-    """Tell whether a column can be renamed where others have names already; in lower case."""
+    """Tell whether no other column has a column's new name; `present` is in lower case."""
     return new.lower() not in present or old.lower() == new.lower()
 
 
 def names_behind(
     schema: TableSchema, effects: Sequence[StatementEffect]
 ) -> Mapping[str, str] | None:
-    """Return what a table's columns are called behind statements; None if these do not tell."""
+    """Return the columns' new names by their old ones; None if the statements do not say."""
     names = {column.name: column.name for column in schema.columns}
     for effect in effects:
         if effect.kind is not StatementKind.ALTER or effect.is_doubtful:
@@ -187,9 +187,9 @@ def with_left_out(
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One change on its way to the sink: kept in the ledger before anything is done.
+    """One change of a table's definition, stored in the ledger before it is applied.
 
-    Doing it twice is harmless, so whoever owns the pipeline next brings it to its end.
+    Applying it twice is harmless, so the pipeline's next owner finishes a change that was begun.
     """
 
     before: TablePlan
@@ -214,15 +214,15 @@ class SchemaChange:
 
     @property
     def leaves_sink_alone(self) -> bool:
-        """Tell whether the sink's table stays as it is: the change is of what is left out."""
+        """Tell whether the sink's table stays as it is: only columns that are left out changed."""
         return not (self.difference.kinds or self.rereads or self.truncates)
 
     @property
     def is_made_anew(self) -> bool:
-        """Tell whether its table is made once more, because none can be altered to be like it."""
+        """Tell whether the sink's table is created again, because it cannot be altered to fit."""
         return self.rereads and bool(self.difference.refused)
 
     @property
     def rereads(self) -> bool:
-        """Tell whether the table's rows are read again."""
+        """Tell whether the table's rows are read again for the change."""
         return bool(self.difference.why)

@@ -23,12 +23,12 @@ NamedType = Callable[[Json], ColumnType]
 
 
 def schema_to_json(schema: TableSchema) -> Json:
-    """Write a table's definition."""
+    """Return the JSON form of a table's definition."""
     return {**asdict(schema), "table": str(schema.table)}
 
 
 def schema_from_json(form: Json, named: NamedType) -> TableSchema:
-    """Read what `schema_to_json` wrote."""
+    """Read a table's definition from its JSON form."""
     return TableSchema(
         **{
             **form,
@@ -44,7 +44,7 @@ def schema_from_json(form: Json, named: NamedType) -> TableSchema:
 
 
 def change_to_json(change: SchemaChange) -> Json:
-    """Write a change of a table's definition."""
+    """Return the JSON form of a change of a table's definition."""
     return {
         "before": plan_to_json(change.before),
         "after": plan_to_json(change.after),
@@ -59,7 +59,7 @@ def change_to_json(change: SchemaChange) -> Json:
 
 
 def change_from_json(form: Json) -> SchemaChange:
-    """Read what `change_to_json` wrote."""
+    """Read a change of a table's definition from its JSON form."""
     stated = form["difference"]
     lists = {name: tuple(value) for name, value in stated.items() if isinstance(value, list)}
     pairs = {
@@ -78,12 +78,14 @@ def change_from_json(form: Json) -> SchemaChange:
 
 
 def _column(form: Json, named: NamedType) -> Column:
+    """Read a column from its JSON form."""
     stated = form["type"]
     read = _type if "kind" in stated else named
     return Column(**{**form, "type": read(stated)})
 
 
 def _type(form: Json) -> ColumnType:
+    """Read a column's type from its JSON form."""
     return ColumnType(
         **{
             **form,
@@ -95,7 +97,7 @@ def _type(form: Json) -> ColumnType:
 
 
 def plan_to_json(plan: TablePlan) -> Json:
-    """Write one table's plan."""
+    """Return the JSON form of one table's plan."""
     return {
         "schema": schema_to_json(plan.schema),
         "sink_table": str(plan.sink_table),
@@ -104,7 +106,7 @@ def plan_to_json(plan: TablePlan) -> Json:
 
 
 def plan_from_json(form: Json, named: NamedType) -> TablePlan:
-    """Read what `plan_to_json` wrote."""
+    """Read one table's plan from its JSON form."""
     return TablePlan(
         schema=schema_from_json(form["schema"], named),
         sink_table=TableId.parse(form["sink_table"]),

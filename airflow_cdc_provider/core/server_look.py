@@ -9,7 +9,7 @@ from airflow_cdc_provider.core.findings import Finding, Level
 
 
 class Part(StrEnum):
-    """What a server is to a pipeline."""
+    """The part that a server plays in a pipeline: source or sink."""
 
     SOURCE = "source"
     SINK = "sink"
@@ -17,12 +17,12 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerLook:
-    """Facts in words, and what speaks against the server."""
+    """What a connection test found: facts in words, and findings."""
 
     facts: tuple[str, ...]
     findings: tuple[Finding, ...]
 
     @property
     def is_fit(self) -> bool:
-        """Tell whether nothing stands in the way."""
+        """Tell whether no finding blocks the server's use."""
         return not any(finding.level is Level.BLOCK for finding in self.findings)

@@ -13,7 +13,7 @@ _TEXT = re.compile(r"spark application (\S+) under generation (\d+)(?:, ui (\S+)
 
 @dataclass(frozen=True, slots=True)
 class SparkPlace:
-    """One Spark application."""
+    """The Spark application of a job: its id, and its UI's address."""
 
     application: str
     generation: int
@@ -26,7 +26,7 @@ class SparkPlace:
 
     @classmethod
     def find(cls, events: Iterable[PipelineEvent], generation: int) -> SparkPlace | None:
-        """Return the application of a generation, if its driver has told of it."""
+        """Return a generation's Spark application from the events, None if there is none."""
         for event in events:
             told = _TEXT.fullmatch(event.text)
             if told is not None and int(told[2]) == generation:
@@ -34,5 +34,5 @@ class SparkPlace:
         return None
 
     def history(self, server: str) -> str:
-        """Return where a history server shows it, also once it has ended; empty without one."""
+        """Return the application's page on a history server; empty without a server."""
         return f"{server.rstrip('/')}/history/{self.application}/" if server else ""

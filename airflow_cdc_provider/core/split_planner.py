@@ -27,7 +27,7 @@ LARGEST_NUMBER = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class DensityProbe:
-    """Rows counted by the server in one sampled part `[first, last]` of an integer key."""
+    """The rows counted in one sampled range `[first, last]` of an integer key."""
 
     first: int
     last: int
@@ -35,11 +35,12 @@ class DensityProbe:
 
     @property
     def density(self) -> float:
+        """Return rows per key value."""
         return self.rows / (self.last - self.first + 1)
 
 
 def even_step(split_rows: int, probes: Iterable[DensityProbe]) -> int | None:
-    """Return the step of even boundaries if every probe found the keys dense, else None.
+    """Return the distance between even split boundaries if the keys are dense, else None.
 
     A step is widened by the smallest probed density, so a split holds about `split_rows` rows.
     """
@@ -51,23 +52,23 @@ def even_step(split_rows: int, probes: Iterable[DensityProbe]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows that follow each other in the index: from where to where its first column runs."""
+    """Consecutive rows of an index: the first column's values at both ends, and their count."""
 
     first: int
     last: int
     rows: int
 
     def after(self, rows: int) -> int | None:
-        """Return where the first column is `rows` further on if it runs on as it does here.
+        """Estimate the first column's value `rows` further on, if it grows as it does here.
 
-        None if that cannot be told: it takes too few values, or numbers have an end before.
+        None if there is no estimate: it takes too few values, or would exceed the largest number.
         """
         span = self.last - self.first
         reached = self.first + span * rows // self.rows
         return reached if span >= TELLING_SPAN and reached <= LARGEST_NUMBER else None
 
     def resembles(self, other: Stretch) -> bool:
-        """Tell whether the column runs about as fast in both, by a factor of two."""
+        """Tell whether the column grows about as fast in both, by a factor of two."""
         mine, others = (self.last - self.first) * other.rows, (other.last - other.first) * self.rows
         return max(mine, others) <= 2 * min(mine, others)
 
@@ -81,7 +82,7 @@ def splits_between(
     first_number: int = 0,
     start: Key | None = None,
 ) -> Iterator[SnapshotSplit]:
-    """Yield the splits that `boundaries` cut; each as soon as its end is known.
+    """Yield the splits between boundaries, each as soon as its end is known.
 
     `first_number` and `start` resume a plan that was stored up to there.
     """
@@ -97,7 +98,7 @@ def splits_between(
 def cut_in_two(
     split: SnapshotSplit, middle: Key, *, next_number: int
 ) -> tuple[SnapshotSplit, SnapshotSplit]:
-    """Cut a split that grew too big at `middle`, a key strictly inside it."""
+    """Cut a split in two at `middle`, a key strictly inside it."""
     if middle in (split.keys.start, split.keys.end):
         raise ValueError(f"{split.split_id} cannot be cut at its own end {middle!r}")
     halves = (KeyRange(split.keys.start, middle), KeyRange(middle, split.keys.end))

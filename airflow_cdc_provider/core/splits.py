@@ -19,7 +19,7 @@ _SHOWN_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Values of one column from `start` up to, not including, `end`; None is open on that side.
+    """A range of one column's values from `start` up to, not including, `end`; None is open.
 
     NULL is in none.
     """
@@ -34,7 +34,7 @@ class Interval:
 
     @property
     def values(self) -> KeyRange:
-        """Return its values as a range of keys of one part."""
+        """Return the interval as a range of keys that have one column."""
         return KeyRange(
             None if self.start is None else (self.start,),
             None if self.end is None else (self.end,),
@@ -46,7 +46,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Rows that meet a condition, in the source's own words."""
+    """A condition in the source's SQL that chooses rows."""
 
     text: str
 
@@ -56,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class KeyList:
-    """Rows that have one of these keys, as the server compares them."""
+    """A list of keys that chooses rows, compared as the server compares them."""
 
     columns: tuple[str, ...]
     keys: tuple[Key, ...]
@@ -72,7 +72,7 @@ Chosen = Interval | Condition | KeyList
 
 
 def split_id(table: str, number: int | str) -> str:
-    """Name a split of a table, as that is printed."""
+    """Return a split's id, as logs print it."""
     return f"{table}#{number}"
 
 
@@ -96,7 +96,7 @@ class SnapshotSplit:
 
     @property
     def is_whole_range(self) -> bool:
-        """Tell whether its range alone says which rows are its own."""
+        """Tell whether the split is its whole key range, with no condition and no listed keys."""
         return self.chosen is None and not self.listed
 
     @property
@@ -104,7 +104,7 @@ class SnapshotSplit:
         return split_id(str(self.table), self.number)
 
     def is_backfilled(self, *, wanted: bool) -> bool:
-        """Tell whether (L, H] is replayed onto this split's rows.
+        """Tell whether the reader replays the log in (L, H] onto this split's rows.
 
         Only where keys, compared in code, tell whether a change is its own; else the stream
         replays from L (law 6).
@@ -114,7 +114,7 @@ class SnapshotSplit:
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """What a reader tells the assigner when a split has been published."""
+    """What a reader reports of a published split: L, H, counts, schema fingerprint."""
 
     split_id: str
     low: LogPosition
@@ -130,7 +130,7 @@ class SplitReport:
     publish_s: float = 0.0
 
     def require_rows(self, rows: int, *, where: str) -> None:
-        """Refuse to publish another number of rows than were read."""
+        """Raise `IntegrityError` if `rows` is not the number of rows that were read."""
         if rows != self.rows:
             raise IntegrityError(
                 f"split {self.split_id} has {rows} rows, its report says {self.rows}",
@@ -154,6 +154,6 @@ class FinishedSplit:
 
     @classmethod
     def of(cls, split: SnapshotSplit, report: SplitReport, *, backfilled: bool) -> FinishedSplit:
-        """Turn a report into what the stream needs of it."""
+        """Make the finished split from a split and its report."""
         settled = report.high if backfilled else report.low
         return cls(split=split, watermark=settled, consistent_at=report.high)

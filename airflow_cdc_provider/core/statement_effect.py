@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 class StatementKind(StrEnum):
-    """What kind of thing a statement does."""
+    """The kind of a statement in the log, such as create, alter or truncate."""
 
     CREATE = "create"
     ALTER = "alter"
@@ -33,7 +33,7 @@ class StatementKind(StrEnum):
 
 
 class StepKind(StrEnum):
-    """What a statement does to one column."""
+    """What a statement does to one column, as a kind."""
 
     ADD = "add"
     DROP = "drop"
@@ -44,7 +44,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
-    """What a statement does to one column; names are as the statement has them."""
+    """What a statement does to one column: its kind, and the names as the statement has them."""
 
     kind: StepKind
     name: str
@@ -57,7 +57,7 @@ class ColumnStep:
 
 @dataclass(frozen=True, slots=True)
 class StatementEffect:
-    """A statement's kind and what it names."""
+    """What a statement of the log does, as parsed from its text: kind, tables, columns."""
 
     kind: StatementKind
     tables: tuple[TableId, ...] = ()
@@ -90,18 +90,18 @@ class StatementEffect:
 
     @property
     def coming(self) -> tuple[TableId, ...]:
-        """Return the names under which there may be a table from here on that was not before."""
+        """Return the names of tables that the statement may have created, also by renaming."""
         if self.kind is StatementKind.CREATE:
             return self.tables
         return tuple(new for _, new in self.renames)
 
     def names(self, table: TableId) -> bool:
-        """Tell whether the statement names `table`, in whatever case."""
+        """Tell whether the statement names `table`, ignoring case."""
         wanted = str(table).casefold()
         return any(str(named).casefold() == wanted for named in self.tables)
 
     def concerns(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        """Tell whether this may change the rows or the definition of `table`."""
+        """Tell whether the statement may change the rows or the definition of `table`."""
         if self.harmless:
             return False
         if self.reaches_all or self.kind is StatementKind.UNKNOWN:
@@ -118,13 +118,13 @@ class StatementEffect:
         )
 
     def changes(self, schema: TableSchema, *, ignore_case: bool = False) -> bool:
-        """Tell whether this may change the rows or the definition of a table planned like this."""
+        """Tell whether the statement may change the rows or the definition of a planned table."""
         if not self.concerns(schema.table, ignore_case=ignore_case):
             return False
         return not self.if_plain or any(self._is_needed(name, schema) for name in self.if_plain)
 
     def _is_needed(self, name: str, schema: TableSchema) -> bool:
-        """Tell whether a key or constraint may be one that says something about the rows.
+        """Tell whether a name may be a key or constraint that affects how rows are copied.
 
         MariaDB's JSON is a text with a check, by whatever name.
         """
@@ -135,7 +135,7 @@ class StatementEffect:
 
 
 def _folded(name: str) -> str:
-    """Fold a name as far as any server may when it compares names; rather too far."""
+    """Fold case and accents of a name at least as far as any server does."""
     parts = unicodedata.normalize("NFKD", name.casefold())
     bare = "".join(each for each in parts if not unicodedata.combining(each))
     return bare.casefold().replace("\u0131", "i")

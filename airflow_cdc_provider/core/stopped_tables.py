@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
 @dataclass(frozen=True, slots=True)
 class StoppedTable:
-    """One table that the stream leaves alone."""
+    """One table that is isolated from the stream, with its own position and its error."""
 
     stream: StreamSplit
     """Of this table alone: where it stands, and where it goes on."""
@@ -34,11 +34,12 @@ class StoppedTable:
 
     @property
     def is_paused(self) -> bool:
+        """Tell whether a person paused the table: it has no error."""
         return not self.error
 
 
 def with_way_back(stored: StoredError, table: object) -> CdcError:
-    """Read the error of a table that its stream leaves alone, with what brings the table back."""
+    """Return the error of an isolated table, with the command that brings it back."""
     error = stored.read()
     risk = error.risk or "its rows stand still at the sink until it comes back"
     remedy = error.remedy
@@ -49,7 +50,7 @@ def with_way_back(stored: StoredError, table: object) -> CdcError:
 
 
 def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[StreamSplit, ...]:
-    """Return a stream for each of these tables, which stands where they stand together."""
+    """Return a stream of its own for each of these tables, at the stream's position."""
     passed = stream.passed(stream.start)
     return tuple(
         StreamSplit(stream.start, None, (progress,))
@@ -59,9 +60,10 @@ def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[Stream
 
 
 def rejoined(stream: StreamSplit, stopped: StreamSplit) -> StreamSplit:
-    """Return the stream with a table that has come to where the stream is, or further.
+    """Return the stream with a table added that has come to the stream's position or further.
 
-    What it has of the log beyond the stream's position is left out when the stream comes there.
+    Changes that the table has beyond the stream's position are left out when the stream comes
+    there.
     """
     here = stopped.start
     if not here.covers(stream.start):
@@ -80,7 +82,7 @@ def rejoined(stream: StreamSplit, stopped: StreamSplit) -> StreamSplit:
 
 
 def stops_alone(error: CdcError, tables: Collection[TableId]) -> tuple[TableId, ...]:
-    """Return which of the stream's tables an error stops; none if it is everybody's."""
+    """Return the tables that an error concerns alone; none if it is of the whole stream."""
     if isinstance(error, RetryableError):
         return ()
     named = tuple(table for table in tables if str(table) in error.tables)
@@ -88,4 +90,5 @@ def stops_alone(error: CdcError, tables: Collection[TableId]) -> tuple[TableId, 
 
 
 def _behind(progress: TableProgress, position: LogPosition) -> TableProgress:
+    """Return a table's progress as applied through a position at least."""
     return replace(progress, applied_through=progress.applied_through.join(position))

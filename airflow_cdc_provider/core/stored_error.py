@@ -21,30 +21,30 @@ _TEXTS = ("what", "where", "risk", "remedy")
 
 @dataclass(frozen=True, slots=True)
 class StoredError:
-    """An error, or a text that is none, in its stored form; false if it is empty."""
+    """An error, or a plain text, in its stored form; false if it is empty."""
 
     text: str = ""
     """The stored form, for whoever stores it; `str` is what people read."""
 
     @classmethod
     def of(cls, error: CdcError) -> Self:
-        """Store an error; texts that are too long end early, its class and its tables are kept."""
+        """Make the stored form of an error; long texts are cut, its class and tables are kept."""
         form = error.to_json()
         return cls(json.dumps({**form, **{name: _short(form[name]) for name in _TEXTS}}))
 
     @classmethod
     def saying(cls, what: str) -> Self:
-        """Store a text that is no error, such as what a request waits for; empty stays empty."""
+        """Make the stored form of a text that is no error, such as what a request waits for."""
         return cls(json.dumps({"what": _short(what)}) if what else "")
 
     def read(self) -> CdcError:
-        """Return the error; a text that is none is a plain `CdcError` with that text."""
+        """Return the stored error; a plain text becomes a plain `CdcError`."""
         form = self._form
         return _from_printed(self.text) if form is None else CdcError.from_json(form)
 
     @property
     def has_code(self) -> bool:
-        """Tell whether it is an error, and not just a text."""
+        """Tell whether this is an error, and not just a text."""
         form = self._form
         return self.text.startswith(CODES) if form is None else bool(form.get("code"))
 
@@ -61,7 +61,7 @@ class StoredError:
 
     @property
     def _form(self) -> dict[str, Any] | None:
-        """Return the facts; None where an earlier release stored a printed error."""
+        """Return the stored JSON; None where an earlier release stored a printed error."""
         if not self.text.startswith("{"):
             return None
         try:
@@ -75,13 +75,14 @@ NO_ERROR = StoredError()
 
 
 def _short(text: str) -> str:
+    """Cut a text that is too long to be stored."""
     if len(text) <= MOST_CHARACTERS:
         return text
     return text[: MOST_CHARACTERS - len(_CUT)] + _CUT
 
 
 def _from_printed(text: str) -> CdcError:
-    """Read a row that an earlier release wrote: it stored errors as they were printed.
+    """Read an error from its printed form, which earlier releases stored.
 
     Nothing that is written now is read here: a text that holds a mark is cut at the wrong place.
     """

@@ -29,7 +29,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How far the stream is with one table.
+    """How far the stream is with one table: applied position, finished splits, H to pass.
 
     `finished` is sorted by range, covers every key exactly once, and is empty when the table is
     pure or is replayed without filtering. `consistent_at` holds the H values still to pass;
@@ -47,7 +47,7 @@ class TableProgress:
     """
 
     def owns(self, key: Key, point: TransactionPoint) -> bool:
-        """Tell whether the stream applies this change: it came after its row was settled."""
+        """Tell whether the stream applies this change: it came after its split was settled."""
         if self.applied_through.contains(point):
             return False
         if not self.finished:
@@ -55,7 +55,7 @@ class TableProgress:
         return not self.split_of(key).watermark.contains(point)
 
     def split_of(self, key: Key) -> FinishedSplit:
-        """Return the one finished split whose range holds `key`."""
+        """Return the finished split whose range contains `key`."""
         for finished in self.finished:
             if finished.split.keys.contains(key):
                 return finished
@@ -67,16 +67,16 @@ class TableProgress:
         )
 
     def is_inconsistent_at(self, position: LogPosition) -> bool:
-        """Tell whether it is so once everything up to `position` is applied.
+        """Tell whether the table is still inconsistent once everything up to `position` is applied.
 
-        One H to come is enough, and the latest stand last.
+        One H to come is enough, and the latest are last.
         """
         return self.is_unread or any(
             not position.covers(high) for high in reversed(self.consistent_at)
         )
 
     def passed(self, position: LogPosition) -> TableProgress:
-        """Return the progress once everything up to `position` is applied.
+        """Return the table's progress once everything up to `position` is applied.
 
         Split details are dropped when the largest H has passed.
         """
@@ -95,12 +95,12 @@ class StreamSplit:
     tables: tuple[TableProgress, ...]
 
     def progress_of(self, table: TableId) -> TableProgress | None:
-        """Return a captured table's progress, None for any other table."""
+        """Return a table's progress, None for a table that is not captured."""
         return next((progress for progress in self.tables if progress.table == table), None)
 
     @property
     def inconsistent(self) -> tuple[TableId, ...]:
-        """Return the tables whose largest H has not passed yet, and those not read yet."""
+        """Return the tables that are not consistent yet: unread, or with an H still to pass."""
         return tuple(
             progress.table
             for progress in self.tables
@@ -109,18 +109,18 @@ class StreamSplit:
 
     @property
     def waits_for_positions(self) -> bool:
-        """Tell whether a table's largest H has not passed yet."""
+        """Tell whether any table has an H that the stream has still to pass."""
         return any(progress.consistent_at for progress in self.tables)
 
     @property
     def unread(self) -> tuple[TableId, ...]:
-        """Return the tables that were added and are not read yet."""
+        """Return the tables that were added and whose rows are not read yet."""
         return tuple(progress.table for progress in self.tables if progress.is_unread)
 
     def with_tables(
         self, added: Mapping[TableId, LogPosition], removed: Collection[TableId]
     ) -> StreamSplit:
-        """Return the split with tables that nobody has read, and without others.
+        """Return the stream with tables added, as unread, and others removed.
 
         The stream applies an added table's changes behind its position. A table that is there
         stays as it is.
@@ -133,11 +133,11 @@ class StreamSplit:
         return replace(self, tables=tuple(tables[table] for table in sorted(tables)))
 
     def changed(self, table: TableId, through: LogPosition, *, unread: bool) -> StreamSplit:
-        """Return the split with a table that has another definition from a position on.
+        """Return the stream with a table that has another definition from a position on.
 
-        Where it was consistent nothing of it lies between here and there. An `unread` one is read
-        again, also if the stream left it alone; until then only what comes behind that position is
-        applied.
+        Where it was consistent, no change of it lies between the stream's position and that one. An
+        `unread` table is read again, also if it was isolated; until then only changes behind that
+        position are applied.
         """
         if unread:
             return self.with_tables({}, {table}).with_tables({table: through}, ())
@@ -150,7 +150,7 @@ class StreamSplit:
         )
 
     def gone_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
-        """Return the split at a position of a history that is another one from there on.
+        """Return the stream moved to a position from which the source's history is another one.
 
         What was applied beyond it is of the former history: it says nothing of the new one's log.
         """
@@ -160,7 +160,7 @@ class StreamSplit:
         return moved.with_tables(dict.fromkeys(begun, position), ())
 
     def read(self, tables: Collection[TableId]) -> StreamSplit:
-        """Return the split with tables of which all rows are in the sink now."""
+        """Return the stream with tables marked whose rows are all in the sink now."""
         return replace(
             self,
             tables=tuple(
@@ -170,13 +170,13 @@ class StreamSplit:
         )
 
     def passed(self, position: LogPosition) -> StreamSplit:
-        """Return the split once everything up to `position` is applied."""
+        """Return the stream once everything up to `position` is applied."""
         tables = tuple(progress.passed(position) for progress in self.tables)
         return replace(self, start=position, tables=tables)
 
 
 def smallest(positions: Iterable[LogPosition]) -> LogPosition:
-    """Return the latest position that all of `positions` cover."""
+    """Return the latest position that each of `positions` covers."""
     return reduce(lambda one, other: one.meet(other), positions)
 
 
@@ -187,7 +187,7 @@ def hand_off(
     running: StreamSplit | None = None,
     stop: LogPosition | None = None,
 ) -> StreamSplit:
-    """Turn the finished splits of whole tables into the stream split.
+    """Make the stream split from the finished splits of whole tables.
 
     With a `running` stream, tables read again or added join it: the stream goes back to their
     smallest watermark and the other tables skip up to where they were.
@@ -215,12 +215,14 @@ def hand_off(
 
 
 def _applied(progress: TableProgress, stream_start: LogPosition) -> LogPosition:
+    """Return the position through which a table of the running stream is applied."""
     return progress.applied_through.join(stream_start)
 
 
 def _joining(
     table: TableId, finished: Sequence[FinishedSplit], *, backfilled: bool
 ) -> TableProgress:
+    """Return the progress of a table that joins; its splits must cover every key once."""
     filtered = backfilled and comparable(finished[0].split.key_kinds)
     ordered = sorted(finished, key=_range_order) if filtered else []
     for left, right in pairwise(ordered):
@@ -239,18 +241,20 @@ def _joining(
 def _distinct(highs: Iterable[LogPosition]) -> tuple[LogPosition, ...]:
     """Return each H once, sorted, so that the same reports make the same hand-off in every run.
 
-    One place in two logs is two.
+    The same place in two servers' logs is two.
     """
     by_name = {high.exact: high for high in highs}
     return tuple(by_name[name] for name in sorted(by_name))
 
 
 def _range_order(finished: FinishedSplit) -> tuple[bool, Key]:
+    """Return a key that sorts splits by the start of their range."""
     start = finished.split.keys.start
     return (False, ()) if start is None else (True, start)
 
 
 def _uncovered(table: TableId, found: str) -> IntegrityError:
+    """Return the error for finished splits that do not cover every key once."""
     return IntegrityError(
         f"the finished splits of {table} do not cover every key once: {found}",
         where=f"hand-off of {table}",

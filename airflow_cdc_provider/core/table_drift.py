@@ -13,7 +13,7 @@ _SHOWN_TABLES = 5
 
 @dataclass(frozen=True, slots=True)
 class TableDrift:
-    """A table of the sink that cannot, or cannot any more, hold every row as it is."""
+    """A table of the sink whose definition cannot take every row of the source as it is."""
 
     table: TableId
     """The source's."""
@@ -23,7 +23,7 @@ class TableDrift:
 
 
 def drift_error(drifts: Sequence[TableDrift], where: str) -> SinkTableChangedError:
-    """Return the error of tables that were changed at the sink."""
+    """Return the error for tables whose definition was changed at the sink."""
     shown = "; ".join(f"{drift.sink_table}: {drift.text}" for drift in drifts[:_SHOWN_TABLES])
     more = f"; and {len(drifts) - _SHOWN_TABLES} tables more" if len(drifts) > _SHOWN_TABLES else ""
     arguments = " ".join(f"--table {drift.table}" for drift in drifts)

@@ -9,7 +9,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 
 
 class TableKind(StrEnum):
-    """What kind of table a name stands for, in the words of `information_schema`."""
+    """The kind of a table, as `information_schema` names it."""
 
     BASE = "BASE TABLE"
     VERSIONED = "SYSTEM VERSIONED"
@@ -20,7 +20,7 @@ class TableKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table as the catalogue lists it."""
+    """One table as the source's catalogue lists it."""
 
     table: TableId
     kind: TableKind

@@ -12,9 +12,10 @@ from airflow_cdc_provider.core.identifiers import TableId
 
 @dataclass(frozen=True, slots=True)
 class TablePicks:
-    """Patterns `database.table`, where a `*` stands for any characters; by default they pick none.
+    """Patterns `database.table` by which a pipeline picks tables; by default none.
 
-    Names are compared in whatever case: who hears of a name asks the source what it is.
+    A `*` stands for any characters. Names are compared without case: the source knows the exact
+    name.
     """
 
     include: tuple[str, ...] = ()
@@ -25,7 +26,7 @@ class TablePicks:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Iterable[str]]) -> TablePicks:
-        """Read what `dataclasses.asdict` wrote."""
+        """Read the patterns from JSON."""
         return cls(**{name: tuple(patterns) for name, patterns in form.items()})
 
 
@@ -34,16 +35,17 @@ _CAME = " came at the source"
 
 
 def came(table: TableId) -> str:
-    """Write the event by which a stream tells of a table that its file picks."""
+    """Return the event text by which a stream reports a new table that the file picks."""
     return f"{table}{_CAME}"
 
 
 def tells_of_table(event: str) -> bool:
-    """Tell whether an event is one of these."""
+    """Tell whether an event's text reports a new table, as `came` returns it."""
     return event.endswith(_CAME)
 
 
 def _fits(table: TableId, patterns: Iterable[str]) -> bool:
+    """Tell whether any pattern fits the table."""
     pairs = (TableId.parse(pattern) for pattern in patterns)
     return any(
         _matches(pair.database, table.database) and _matches(pair.table, table.table)
@@ -52,11 +54,12 @@ def _fits(table: TableId, patterns: Iterable[str]) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
+    """Tell whether a pattern with `*` fits a name, ignoring case."""
     parts = ".*".join(map(re.escape, pattern.split("*")))
     return re.fullmatch(parts, name, re.DOTALL | re.IGNORECASE) is not None
 
 
 def exclude_line(tables: Iterable[TableId]) -> str:
-    """Write the line of a pipeline file that leaves tables out."""
+    """Return the line of a pipeline file that excludes tables."""
     names = ", ".join(json.dumps(str(table), ensure_ascii=False) for table in tables)
     return f"exclude: [{names}]"

@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.keys import KeyKind, KeyKinds
 
 
 class TypeKind(StrEnum):
-    """What values a column holds, whatever its system calls the type."""
+    """The kind of values that a column has, whatever its system calls the type."""
 
     INTEGER = "integer"
     BITS = "bits"
@@ -33,7 +33,7 @@ class TypeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column's type as its system states it: the system's own name, and what that means."""
+    """A column's type: the system's own name for it, and its meaning."""
 
     name: str
     """The system's name of the type; only the system itself decides by it."""
@@ -59,7 +59,7 @@ class ColumnType:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, in the order of the table."""
+    """One column of a table's definition."""
 
     name: str
     type: ColumnType
@@ -74,7 +74,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """A secondary unique key."""
+    """A secondary unique key: its name and columns."""
 
     name: str
     columns: tuple[str, ...]
@@ -100,27 +100,27 @@ class TableSchema:
     """The family whose statement that is: `mysql` or `mariadb`; empty if not asked."""
 
     def column(self, name: str) -> Column:
-        """Return the column of that name."""
+        """Return the column of that name; it must exist."""
         return next(column for column in self.columns if column.name == name)
 
     @property
     def copied_columns(self) -> tuple[Column, ...]:
-        """Return the columns that are read and written: all but generated and ignored ones."""
+        """Return the columns that are copied: all but generated and ignored ones."""
         return tuple(c for c in self.columns if not (c.generated or c.ignored))
 
     @property
     def ignored(self) -> frozenset[str]:
-        """Return the names of the columns that are left out."""
+        """Return the names of the columns that are not copied."""
         return frozenset(column.name for column in self.columns if column.ignored)
 
     def ignoring(self, names: Collection[str]) -> TableSchema:
-        """Return the definition with these columns left out, and no other."""
+        """Return the definition with exactly these columns marked as not copied."""
         columns = (replace(column, ignored=column.name in names) for column in self.columns)
         return replace(self, columns=tuple(columns))
 
     @property
     def as_copied(self) -> TableSchema:
-        """Return the definition without what is left out, and without unique keys over that."""
+        """Return the definition without the columns that are not copied, and their unique keys."""
         left_out = self.ignored
         if not left_out:
             return self
@@ -132,7 +132,7 @@ class TableSchema:
 
     @property
     def key_kinds(self) -> KeyKinds:
-        """Return how each primary key column orders."""
+        """Return the kind of each primary key column, which says how it is ordered."""
         prefixes = self.key_prefixes or (0,) * len(self.primary_key)
         return tuple(
             KeyKind.OTHER if prefix else self.column(name).type.key_kind
@@ -151,7 +151,7 @@ class TableSchema:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def is_defined_as(self, other: TableSchema) -> bool:
-        """Tell whether columns, types and keys are the same.
+        """Tell whether columns, types and keys of both definitions are the same.
 
         The table's own collation is that of columns to come, and no row is another for it.
         """

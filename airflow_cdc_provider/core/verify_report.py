@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 
 
 class DifferenceKind(StrEnum):
-    """How a row differs."""
+    """How a row differs: missing at the sink, extra there, or different."""
 
     MISSING = "missing"
     """At the source only."""
@@ -35,7 +35,7 @@ class ColumnDifference:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row that is not the same on both sides."""
+    """One row that differs between source and sink."""
 
     kind: DifferenceKind
     key: str
@@ -43,7 +43,7 @@ class Difference:
     """What differs, if values are asked for, and the row has not become equal since."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the difference as plain values."""
         form: dict[str, Any] = {"kind": self.kind.value, "key": self.key}
         if self.columns:
             form["columns"] = [asdict(each) for each in self.columns]
@@ -52,7 +52,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableVerdict:
-    """One table's result."""
+    """The result of one table's comparison."""
 
     table: TableId
     sink_table: TableId
@@ -81,7 +81,7 @@ class TableVerdict:
 
     @property
     def equal(self) -> bool:
-        """Tell whether no difference was found."""
+        """Tell whether no difference was found in the table."""
         return not (self.missing or self.extra or self.different or self.truncated)
 
     def to_json(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class TableVerdict:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """All tables' results."""
+    """The results of all compared tables."""
 
     tables: tuple[TableVerdict, ...]
     seconds: float
@@ -134,7 +134,7 @@ class VerifyReport:
 
     @property
     def unsettled(self) -> int:
-        """Return how many rows changed in every round."""
+        """Return how many rows changed so often that they could not be compared."""
         return sum(table.unsettled for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
@@ -150,4 +150,5 @@ class VerifyReport:
 
 
 def _shown(value: str | None) -> str:
+    """Return a value as text for people."""
     return "NULL" if value is None else repr(value)

@@ -29,7 +29,7 @@ _REACH = timedelta(hours=48)
 
 
 class Clock(StrEnum):
-    """How a column tells time."""
+    """How a column keeps time: as an instant, a wall clock, a day or a count."""
 
     INSTANT = "instant"
     """A moment; its values are written in UTC."""
@@ -42,7 +42,7 @@ class Clock(StrEnum):
 
 
 class Epoch(StrEnum):
-    """What a whole number counts since 1970-01-01 00:00:00 UTC."""
+    """The unit of a column that counts time since 1970-01-01 00:00:00 UTC."""
 
     SECONDS = "seconds"
     MILLISECONDS = "milliseconds"
@@ -50,13 +50,13 @@ class Epoch(StrEnum):
 
     @property
     def unit(self) -> timedelta:
-        """Return how long one of them is."""
+        """Return the length of one unit."""
         return timedelta(**{self.value: 1})
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Instants from `start` up to, not including, `end`."""
+    """A window of time from `start` up to, not including, `end`."""
 
     start: datetime
     end: datetime
@@ -72,7 +72,10 @@ class Window:
 
 
 def wall_readings(window: Window, zone: tzinfo) -> tuple[datetime, datetime]:
-    """Return the first reading of a zone's clocks in a window, and the first that is behind it."""
+    """Return a window as wall-clock times of a zone: the first, and the first behind it.
+
+    Both hold over changes of the clock, such as daylight saving time.
+    """
     start, end = window.start.astimezone(UTC), window.end.astimezone(UTC)
     lows, highs = [_wall(start, zone)], [_wall_before(end, zone), _wall(end, zone)]
     near_start = min(end, start + _REACH)
@@ -84,38 +87,40 @@ def wall_readings(window: Window, zone: tzinfo) -> tuple[datetime, datetime]:
 
 
 def whole_days(start: datetime, end: datetime) -> tuple[datetime, datetime]:
-    """Return the days that readings lie in: the first, and the first behind them."""
+    """Return the first day of a range of times, and the first day behind it."""
     first = start.replace(hour=0, minute=0, second=0, microsecond=0)
     last = end.replace(hour=0, minute=0, second=0, microsecond=0)
     return first, last if last == end else last + timedelta(days=1)
 
 
 def counted(window: Window, epoch: Epoch) -> tuple[int, int]:
-    """Return the first count in a window, and the first behind it."""
+    """Return a window as counts of a unit: the first, and the first behind it."""
     return _count(window.start, epoch.unit), _count(window.end, epoch.unit)
 
 
 def rounded_up(reading: datetime, digits: int) -> datetime:
-    """Return the first value not before `reading` that a column of so many digits can hold."""
+    """Return the first time not before `reading` that has only so many digits of a second."""
     unit = 10 ** (6 - digits)
     return reading + timedelta(microseconds=-reading.microsecond % unit)
 
 
 def _count(instant: datetime, unit: timedelta) -> int:
+    """Return how many units an instant is since 1970, rounded up."""
     return -((_EPOCH - instant) // unit)
 
 
 def _wall(instant: datetime, zone: tzinfo) -> datetime:
+    """Return an instant as a zone's wall-clock time."""
     return instant.astimezone(zone).replace(tzinfo=None)
 
 
 def _wall_before(instant: datetime, zone: tzinfo) -> datetime:
-    """Return what a clock comes to that is not changed at this instant."""
+    """Return a zone's wall-clock time at an instant, without a change of the clock right then."""
     return _wall(instant - _US, zone) + _US
 
 
 def _changes(zone: tzinfo, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Yield the instants between two others at which a zone's clocks are changed."""
+    """Yield the instants at which a zone's clocks change, between two others."""
     while after < until:
         before = min(after + _STEP, until)
         if _offset(after, zone) != _offset(before, zone):
@@ -126,7 +131,7 @@ def _changes(zone: tzinfo, after: datetime, until: datetime) -> Iterator[datetim
 
 
 def _change(zone: tzinfo, after: datetime, before: datetime) -> datetime:
-    """Find the first second of another offset; it lies behind `after`, up to `before`."""
+    """Find the second at which a zone's offset changes, behind `after` and up to `before`."""
     after, before = after.replace(microsecond=0), before.replace(microsecond=0)
     known = _offset(after, zone)
     while before - after > _S:
@@ -139,4 +144,5 @@ def _change(zone: tzinfo, after: datetime, before: datetime) -> datetime:
 
 
 def _offset(instant: datetime, zone: tzinfo) -> timedelta:
+    """Return a zone's offset from UTC at an instant."""
     return instant.astimezone(zone).utcoffset() or _NO_TIME

@@ -17,7 +17,7 @@ _OPEN, _CLOSE = "<cdc-error ", "/cdc-error>"
 
 
 class CarriedError(RuntimeError):
-    """An error's record in the text of an exception, for where Spark carries only text."""
+    """Carries an error's record in its text, where Spark passes on nothing but text."""
 
     def __init__(self, error: CdcError) -> None:
         record = base64.b64encode(json.dumps(error.to_json()).encode()).decode()
@@ -25,7 +25,7 @@ class CarriedError(RuntimeError):
 
 
 def carried_error(text: str) -> CdcError | None:
-    """Find the record that a `CarriedError` left in an exception's text."""
+    """Return the error whose record a `CarriedError` left in an exception's text, or None."""
     _, opened, rest = text.partition(_OPEN)
     record, closed, _ = rest.partition(_CLOSE)
     if not (opened and closed):

@@ -20,9 +20,9 @@ from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 
 
 def run_in_process(job: Job, *, carries_out: bool = False) -> JobResult:
-    """Run a snapshot or a bounded stream to its end, or until it is asked to stop.
+    """Run a snapshot or a bounded stream in this process, until its end or a stop.
 
-    With `carries_out` the stream ends when what was asked of the pipeline is done.
+    With `carries_out` the stream ends when no open request of the pipeline is left.
     """
     spec = job.spec
     try:
@@ -35,7 +35,7 @@ def run_in_process(job: Job, *, carries_out: bool = False) -> JobResult:
 
 
 class OwnReader:
-    """One snapshot reader, in the thread that waits for it."""
+    """Runs snapshot readers in the calling thread, one after the other, without Spark."""
 
     driver = DriverPlace("127.0.0.1")
     at_once = 1

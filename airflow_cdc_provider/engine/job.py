@@ -34,7 +34,7 @@ Place = TypeVar("Place")
 
 @dataclass(frozen=True, slots=True)
 class JobServers:
-    """The servers of a job, with the secrets that its spec only names."""
+    """The endpoints of a job's source, sink and state store, and the secrets in them."""
 
     source: Endpoint
     sink: SinkPlace
@@ -43,7 +43,7 @@ class JobServers:
 
     @classmethod
     def from_environment(cls, spec: JobSpec, environ: Mapping[str, str] = os.environ) -> JobServers:
-        """Read the DSNs that the spec names."""
+        """Read the DSNs from the environment variables that the spec names."""
         source, sink, state = (
             _dsn(environ, name, what)
             for name, what in (
@@ -61,10 +61,10 @@ class JobServers:
 
 
 class Systems(Protocol):
-    """Opens a source and a sink, of whatever system."""
+    """Opens the source and the sink of a job, for any kind of system."""
 
     def open_source(self, endpoint: Endpoint, /) -> Source:
-        """Return the source; nothing is connected yet."""
+        """Return the source; no connection is opened yet."""
 
     def open_sink(
         self,
@@ -75,12 +75,12 @@ class Systems(Protocol):
         settings: SinkSettings,
         /,
     ) -> Sink:
-        """Return the sink under a generation; nothing is connected yet."""
+        """Return the sink, for writing under a generation; no connection is opened yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job in its driver."""
+    """A job as its driver has it: spec, servers, state store and stop signal."""
 
     spec: JobSpec
     servers: JobServers
@@ -90,11 +90,11 @@ class Job:
     """Set when this process is asked to end."""
 
     def source(self) -> Source:
-        """Return the source; nothing is connected yet."""
+        """Return the source; no connection is opened yet."""
         return self.systems.open_source(self.servers.source)
 
     def sink(self) -> Sink:
-        """Return the sink under this job's generation; nothing is connected yet."""
+        """Return the sink, for writing under this job's generation; no connection is opened yet."""
         spec = self.spec
         return self.systems.open_sink(
             spec.sink_type,
@@ -105,7 +105,7 @@ class Job:
         )
 
     def pipeline(self) -> PipelineState:
-        """Return the pipeline, which must be planned."""
+        """Return the pipeline's state; `RefusedError` if the pipeline has no plan."""
         state = self.store.pipeline(self.spec.pipeline)
         if state is None or not state.plan_id:
             raise RefusedError(
@@ -127,7 +127,7 @@ class Job:
     def move_request(
         self, request: Request, to: RequestStatus, error: StoredError = NO_ERROR
     ) -> Request:
-        """Move a request on from where it was read to be, as the pipeline's owner."""
+        """Move a request to another status, from the one that it was read with, as the owner."""
         return self.store.move_request(
             self.spec.pipeline,
             self.spec.generation,
@@ -138,7 +138,7 @@ class Job:
         )
 
     def enter(self, phase: Phase, *, from_: frozenset[Phase]) -> None:
-        """Move the pipeline to `phase`; harmless if it is there already."""
+        """Move the pipeline from a phase in `from_` to `phase`; nothing is done if it is there."""
         state = self.pipeline()
         if state.phase is phase:
             return
@@ -155,7 +155,7 @@ class Job:
 
 @contextmanager
 def remembered_failure(job: Job) -> Iterator[None]:
-    """Put a failure where people look for it; the failure itself goes on."""
+    """Store an error that ends the job as the pipeline's error, and raise it again."""
     try:
         yield
     except (FencedError, StateMovedError):
@@ -166,6 +166,7 @@ def remembered_failure(job: Job) -> Iterator[None]:
 
 
 def _remember(job: Job, error: CdcError) -> None:
+    """Mark the pipeline as failed and record the error among its events."""
     spec = job.spec
     with suppress(CdcError):
         state = job.store.pipeline(spec.pipeline)
@@ -178,6 +179,7 @@ def _remember(job: Job, error: CdcError) -> None:
 
 
 def _dsn(environ: Mapping[str, str], name: str, what: str) -> str:
+    """Return the DSN in an environment variable; `RefusedError` if the variable is not set."""
     dsn = environ.get(name, "")
     if not dsn:
         raise RefusedError(
@@ -190,6 +192,7 @@ def _dsn(environ: Mapping[str, str], name: str, what: str) -> str:
 
 
 def _place(parse: Callable[[str], Place], dsn: str, name: str) -> Place:
+    """Parse a DSN; a wrong one is refused by the name of its environment variable."""
     try:
         return parse(dsn)
     except ValueError as error:

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.jobspec import JobSpec
 
 
 class Outcome(StrEnum):
-    """How a job ended."""
+    """How a job ended: finished, stopped or failed."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """One job's end: counts of what this run did, and the error if it failed."""
+    """What a job did in this run: its counts and, if it failed, its error."""
 
     pipeline: str
     generation: int
@@ -69,18 +69,19 @@ class JobResult:
 
     @property
     def exit_code(self) -> ExitCode:
+        """Return the exit code that this result gives the job's process."""
         if self.outcome is not Outcome.FAILED:
             return ExitCode.FINE
         refused = self.error_code.startswith(RefusedError.code.rpartition("-")[0])
         return ExitCode.REFUSED if refused else ExitCode.FAILED
 
     def to_json(self) -> str:
-        """Write the result; `from_json` reads it back equal."""
+        """Return the result as JSON; `from_json` reads it back equal."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> JobResult:
-        """Read a result; fields of a later release are left out."""
+        """Read a result from JSON; fields that only a later release knows are left out."""
         form: dict[str, Any] = json.loads(text)
         known = {field.name for field in dataclasses.fields(cls)}
         kept = {name: value for name, value in form.items() if name in known}

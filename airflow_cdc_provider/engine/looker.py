@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 class Looker(Generic[Answer]):
-    """Makes one look at a time, each when it is asked to; its thread ends with the process."""
+    """Queries a server in a thread of its own, one query at a time, whenever `ask` is called."""
 
     def __init__(self, name: str, look: Callable[[], Answer]) -> None:
         self._look = look
@@ -30,17 +30,17 @@ class Looker(Generic[Answer]):
 
     @property
     def is_looking(self) -> bool:
-        """Tell whether a look is under way."""
+        """Tell whether a query is under way."""
         return self._asked_s is not None
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the look that is under way was asked for, 0 if none is."""
+        """Seconds since the query that is under way was asked for, 0 if none is."""
         asked_s = self._asked_s
         return 0.0 if asked_s is None else time.monotonic() - asked_s
 
     def ask(self) -> None:
-        """Ask for a look, unless one is under way."""
+        """Start a query, unless one is under way."""
         with self._answered:
             if self._is_closed or self._asked_s is not None:
                 return
@@ -50,18 +50,19 @@ class Looker(Generic[Answer]):
             self._answered.notify_all()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until no look is under way; False if one still is."""
+        """Wait until no query is under way; False if one still is."""
         with self._answered:
             return self._answered.wait_for(lambda: self._asked_s is None, max(timeout_s, 0.0))
 
     def close(self) -> bool:
-        """Make no further look; False if one is under way, and what it uses is still in use."""
+        """Stop the queries; False if one is under way, so that its connection is still in use."""
         with self._answered:
             self._is_closed = True
             self._answered.notify_all()
             return self._asked_s is None
 
     def _run(self) -> None:
+        """Run the queries of the thread, and keep each one's answer or error."""
         while True:
             with self._answered:
                 self._answered.wait_for(lambda: self._is_closed or self._asked_s is not None)

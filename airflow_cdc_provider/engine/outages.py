@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Part(StrEnum):
-    """Who met what fails."""
+    """The part of a job that meets an error: its work, the sink or the source."""
 
     WORK = "work"
     """The job's own work."""
@@ -36,7 +36,7 @@ class Part(StrEnum):
 
 
 class Outages:
-    """What fails in one job; safe to use from several threads."""
+    """The errors that keep one job from going forward now; safe to use from several threads."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Outages:
         wait_s: float = 0.0,
         for_s: float = 0.0,
     ) -> None:
-        """Note that something fails, or still does: for `for_s` by now, if that is known."""
+        """Note that a part fails, or still fails: for `for_s` seconds by now, if that is known."""
         now_us = time.time_ns() // 1000
         with self._lock:
             before = self._open.get(part)
@@ -74,7 +74,7 @@ class Outages:
             self._open[part] = Outage(error.rewritten(self._scrub), since_us, tries, next_us)
 
     def over(self, part: Part) -> None:
-        """Note that something does not fail any more."""
+        """Note that a part works again."""
         with self._lock:
             outage = self._open.pop(part, None)
             if outage is not None:
@@ -82,12 +82,12 @@ class Outages:
                 self._events.append(f"over, after {for_s:.0f} s: {outage.error.what}")
 
     def parts(self) -> frozenset[Part]:
-        """Return who meets something that fails."""
+        """Return the parts of the job that fail now."""
         with self._lock:
             return frozenset(self._open)
 
     def tell(self) -> None:
-        """Tell the state store what is news; one that is away hears of it the next time."""
+        """Write changed outages to the state store; if that is away, the next call does."""
         with self._lock:
             form = self._form()
             events, self._events = self._events, []
@@ -105,12 +105,13 @@ class Outages:
             self._told = form
 
     def end(self) -> None:
-        """Forget all of it, and tell that: what ends a job is told as its error."""
+        """Clear all outages, also in the state store; a fatal error is stored elsewhere."""
         with self._lock:
             self._open.clear()
         self.tell()
 
     def _form(self) -> Mapping[str, Any]:
+        """Return the outages as the JSON note that the state store keeps."""
         return {
             "generation": self._generation,
             "process": this_process(),

@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 1.0
 def kept_lease(
     store: StateStore, name: PipelineName, generation: int, *, every_s: float = 15.0
 ) -> Iterator[None]:
-    """Keep a job's lease while it lives, also while its Spark starts; give it back at the end.
+    """Renew a job's lease until the block ends, also while Spark starts, then give it back.
 
     A newer owner's lease is not touched.
     """
@@ -52,7 +52,7 @@ def kept_lease(
 
 
 class Ownership:
-    """Renews a lease while it is open; a context manager.
+    """Renews the lease of a running job, and passes on a stop, a restart or a new owner.
 
     `on_end` is called with None when the pipeline is to stop, or when `stop` is set, and with the
     error when fenced; `on_restart` when the work is to begin again from the ledger. Each is called
@@ -89,6 +89,7 @@ class Ownership:
         self._renewal.close()
 
     def _renew(self) -> bool:
+        """Renew the lease and act on what is wanted; True if a newer owner has taken over."""
         try:
             state = self._store.renew_lease(self._name, self._generation)
             self._heed(state)
@@ -103,7 +104,7 @@ class Ownership:
         return False
 
     def _heed(self, state: PipelineState) -> None:
-        """Pass on, once, that the job is to stop."""
+        """Call `on_end` once when the pipeline is to stop."""
         if self._is_ending or (state.wanted is not Wanted.STOP and not self._stop.is_set()):
             return
         self._is_ending = True

@@ -31,7 +31,7 @@ _BEFORE_HAND_OFF = {Phase.PLANNING, Phase.SNAPSHOT, Phase.FAILED}
 
 
 class Ledger(Protocol):
-    """What reconciling asks of the sink's ledger."""
+    """What reconciling needs of the sink's ledger."""
 
     def plan_id(self) -> str: ...
 
@@ -46,7 +46,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What reconciling found and changed."""
+    """What reconciling corrected in the state store: counts of splits, and the hand-off."""
 
     same_plan: bool
     """False: the ledger holds another plan, and nothing was changed."""
@@ -59,7 +59,7 @@ class Correction:
 
 
 def reconcile(store: StateStore, ledger: Ledger, name: PipelineName, generation: int) -> Correction:
-    """Make the store agree with the ledger; doing it twice is harmless."""
+    """Correct the state store from the sink's ledger; doing it twice is harmless."""
     state = store.ensure(name)
     if not state.plan_id or state.plan_id != ledger.plan_id():
         return Correction(same_plan=False)
@@ -74,6 +74,7 @@ def reconcile(store: StateStore, ledger: Ledger, name: PipelineName, generation:
 def _follow_stream(
     store: StateStore, name: PipelineName, generation: int, stream: StreamSplit, phase: Phase
 ) -> None:
+    """Bring the state store's hand-off, phase and stream position in line with the ledger."""
     if not store.is_handed_off(name):
         store.store_hand_off(name, generation, stream)
     if phase in _BEFORE_HAND_OFF:
@@ -99,7 +100,7 @@ def _follow_stream(
 def _follow_reports(
     store: StateStore, ledger: Ledger, name: PipelineName, generation: int
 ) -> tuple[int, int]:
-    """Note what was finished and what is to be read again; only what differs is read."""
+    """Mark splits as finished or as planned again, as the ledger has them; return both counts."""
     held, told = ledger.finished_ids(), store.split_statuses(name)
     known = {split_id for split_id, status in told.items() if status is SplitStatus.FINISHED}
     finished = ledger.reports(but=known) if held - known else ()

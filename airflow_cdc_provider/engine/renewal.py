@@ -20,7 +20,7 @@ _JOIN_S = 30.0
 
 
 class Renewal:
-    """A thread that calls `renew` until that says there is nothing more to renew, or `close`."""
+    """A thread that calls `renew` at an interval until it returns True, or until `close`."""
 
     def __init__(self, name: PipelineName, renew: Callable[[], bool], *, every_s: float) -> None:
         self._name = name
@@ -30,16 +30,17 @@ class Renewal:
         self._thread = threading.Thread(target=self._run, name="cdc-lease", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first renewal is one interval from now."""
+        """Start the thread; the first renewal is one interval from now."""
         self._thread.start()
 
     def close(self) -> None:
-        """End; a renewal that is under way is waited for."""
+        """End the thread, after a renewal that is under way."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(timeout=_JOIN_S)
 
     def _run(self) -> None:
+        """Renew at each interval until nothing is left to renew; a failed renewal is logged."""
         while not self._closing.wait(self._every_s):
             try:
                 if self._renew():

@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class Retries:
-    """Makes the calls of one job's beginning and end."""
+    """Repeats the calls at a job's beginning and end while a server is away."""
 
     def __init__(self, job: Job, ending: threading.Event, back_off: BackOff | None = None) -> None:
         self.back_off = back_off or BackOff()
@@ -34,7 +34,7 @@ class Retries:
         self._ending = ending
 
     def call(self, attempt: Callable[[], Answer]) -> Answer:
-        """Return what an attempt answers; raise what no retry mends, or met at the end."""
+        """Call `attempt` until it succeeds; raise an error that no retry mends, or the last one."""
         since = time.monotonic()
         failures = 0
         while True:
@@ -54,7 +54,7 @@ class Retries:
                 return answer
 
     def wait(self, what: str, error: RetryableError, failures: int) -> bool:
-        """Tell of a failure and wait until it is time to try again; True if asked to end."""
+        """Record a failure and wait until it is time to try again; True if asked to end."""
         wait_s = self.back_off.wait_s(failures)
         self.outages.note(Part.WORK, error, tries=failures, wait_s=wait_s)
         self.tell(what, error)
@@ -62,18 +62,18 @@ class Retries:
         return self._ending.wait(wait_s)
 
     def require_owner(self) -> None:
-        """Raise `FencedError` if a newer owner has taken over: then that is what cut us off."""
+        """Raise `FencedError` if a newer owner has taken over, which would explain the failure."""
         spec = self._job.spec
         with suppress(RetryableError):
             self._job.store.renew_lease(spec.pipeline, spec.generation)
 
     def tell(self, what: str, error: RetryableError) -> None:
-        """Put it where people look for it."""
+        """Log a failure and record it among the pipeline's events."""
         text = f"{what}: {self._job.servers.secrets.scrub(str(error))}"
         log.warning("%s", text)
         self.warn(text)
 
     def warn(self, text: str) -> None:
-        """Tell it among the pipeline's events; a state store that is away misses it."""
+        """Record a warning among the pipeline's events; a state store that is away misses it."""
         with suppress(CdcError):
             self._job.store.tell(self._job.spec.pipeline, text, level="warning")

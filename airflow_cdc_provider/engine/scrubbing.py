@@ -12,13 +12,13 @@ _HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What must not be seen; it never shows itself."""
+    """The passwords of a job, which are removed from texts; never shown by `repr`."""
 
     _texts: frozenset[str] = field(default=frozenset(), repr=False)
 
     @classmethod
     def of_dsns(cls, *dsns: str) -> Secrets:
-        """Collect the passwords of DSNs in each form they may be printed."""
+        """Collect the passwords of DSNs, in each form in which they may be printed."""
         found: set[str] = set()
         for dsn in dsns:
             for written in passwords_in(dsn):
@@ -28,7 +28,7 @@ class Secrets:
 
     @classmethod
     def of_texts(cls, *texts: str) -> Secrets:
-        """Collect secrets that are written as they are, such as a webhook's URL."""
+        """Collect secrets whose text is used unchanged, such as a webhook's URL."""
         return cls(frozenset(text for text in texts if text))
 
     def scrub(self, text: str) -> str:

@@ -40,10 +40,10 @@ _SILENCES = {
 
 
 class Closes(Protocol):
-    """Something open."""
+    """Has a `close` method."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
 
 
 Opened = TypeVar("Opened", bound=Closes)
@@ -51,7 +51,7 @@ Answer = TypeVar("Answer")
 
 
 class ServerLook(Looker[Answer], Generic[Opened, Answer]):
-    """Looks at one server over a connection that is kept, and opened again after a failure."""
+    """Checks one server over a kept connection, and opens that again after a failure."""
 
     def __init__(
         self, name: str, open_it: Callable[[], Opened], ask: Callable[[Opened], Answer]
@@ -62,6 +62,7 @@ class ServerLook(Looker[Answer], Generic[Opened, Answer]):
         self._opened: Opened | None = None
 
     def _look_over(self) -> Answer:
+        """Query the server, over a new connection if none is open."""
         try:
             if self._opened is None:
                 self._opened = self._open_it()
@@ -71,13 +72,14 @@ class ServerLook(Looker[Answer], Generic[Opened, Answer]):
             raise
 
     def close(self) -> bool:
-        """Make no further look, and close the connection unless a look is under way."""
+        """Stop the queries, and close the connection unless a query is under way."""
         is_done = super().close()
         if is_done:
             self._let_go()
         return is_done
 
     def _let_go(self) -> None:
+        """Close the connection, whether or not that fails."""
         opened, self._opened = self._opened, None
         if opened is not None:
             with suppress(CdcError):
@@ -85,7 +87,7 @@ class ServerLook(Looker[Answer], Generic[Opened, Answer]):
 
 
 def note_silence(outages: Outages, part: Part, look: Looker[Answer]) -> None:
-    """Note that a server does not answer its look, or does again."""
+    """Note in the outages whether a server answers its check."""
     if look.silent_s > SILENT_S:
         outages.note(part, _SILENCES[part], for_s=look.silent_s)
     elif look.error is not None:
@@ -96,7 +98,7 @@ def note_silence(outages: Outages, part: Part, look: Looker[Answer]) -> None:
 
 @contextmanager
 def watched_servers(job: Job, outages: Outages) -> Iterator[None]:
-    """Ask both servers every two seconds meanwhile, and note which does not answer."""
+    """Check source and sink every two seconds while the block runs, and note which fails."""
     looks: Mapping[Part, Looker[Any]] = {
         Part.SINK: ServerLook(
             "cdc-sink-look", job.sink().open_ledger, lambda ledger: ledger.generation()

@@ -19,14 +19,14 @@ Answer = TypeVar("Answer")
 
 
 class BoundedLooks:
-    """Makes looks, `most` at once and each for `limit_s` seconds."""
+    """Runs queries of servers in threads, `most` at once and each for `limit_s` seconds at most."""
 
     def __init__(self, *, most: int, limit_s: float) -> None:
         self.most, self.limit_s = most, limit_s
         self._free = threading.BoundedSemaphore(most)
 
     def make(self, look: Callable[[], Answer], *, where: str) -> Answer:
-        """Return what a look finds; `where` is named if it takes too long."""
+        """Return what a query returns; `RetryableError` with `where` if it takes too long."""
         if not self._free.acquire(blocking=False):
             raise RetryableError(
                 f"{self.most} looks at servers are under way already",
@@ -57,6 +57,7 @@ class BoundedLooks:
     def _run(
         self, look: Callable[[], Answer], found: Future[Answer], connections: OpenConnections
     ) -> None:
+        """Run a query in its thread, and keep its answer or error."""
         try:
             with connections.noted():
                 answer = look()

@@ -32,7 +32,7 @@ class CdcHook(BaseHook):
         self.cdc_conn_id = cdc_conn_id
 
     def endpoint(self) -> Endpoint:
-        """Return where the server is and how to get in; the password shows in no repr."""
+        """Return the server's address and account; `repr` hides the password."""
         try:
             return Endpoint.parse(_dsn(self.cdc_conn_id))
         except ValueError as error:
@@ -48,7 +48,7 @@ class CdcHook(BaseHook):
         return open_source(self.endpoint()).connect(purpose="hook")
 
     def test_connection(self) -> tuple[bool, str]:
-        """Look at the server as preflight does, and say what stands in the way and its fix."""
+        """Check the server as preflight does; return whether it can be used, and the findings."""
         try:
             return connection_test(look_at(self.endpoint(), self.part))
         except CdcError as error:
@@ -69,7 +69,7 @@ class CdcSinkHook(CdcHook):
 
 class CdcStateHook(BaseHook):
     """
-    Finds the database that remembers how far pipelines are.
+    Finds the database of a state store; its test checks that.
 
     :param cdc_conn_id: connection of type `cdc_state`, or Airflow's own `mysql`, `postgres` or
         `sqlite`.
@@ -85,7 +85,7 @@ class CdcStateHook(BaseHook):
         self.cdc_conn_id = cdc_conn_id
 
     def test_connection(self) -> tuple[bool, str]:
-        """Say which database answered, and whether it can hold the state."""
+        """Check the database; return whether it can be a state store, and what was found."""
         from airflow_cdc_provider.state.connection_test import try_store  # noqa: PLC0415 - SQLAlchemy
 
         try:
@@ -95,5 +95,6 @@ class CdcStateHook(BaseHook):
 
 
 def _dsn(conn_id: str) -> str:
+    """Return the DSN of an Airflow connection, masked in logs."""
     connection = BaseHook.get_connection(conn_id)
     return remembered(dsn_of(connection, connection.extra_dejson))

@@ -8,7 +8,7 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, Retr
 
 
 def begin_sync_run(pipeline: str, *, is_stopped: bool) -> str:
-    """Begin a run of `<pipeline>__sync`, unless one waits or is under way; say which.
+    """Start a run of `<pipeline>__sync` unless one waits or runs; return a text that names it.
 
     A run that is under way while the pipeline is stopped is about to end, and does nothing more: a
     new one waits behind it.
@@ -46,7 +46,7 @@ def begin_sync_run(pipeline: str, *, is_stopped: bool) -> str:
 
 
 def _trigger(dag_id: str) -> str:
-    """Begin a run as `airflow dags trigger` does; return its id."""
+    """Trigger a DAG run as `airflow dags trigger` does; return its id."""
     from airflow.api.client import get_current_api_client  # noqa: PLC0415 - see above
 
     try:

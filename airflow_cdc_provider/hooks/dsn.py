@@ -24,9 +24,10 @@ from airflow_cdc_provider.pipeline.file.model import Reference
 
 
 class AirflowDsns:
-    """Finds the DSN of a pipeline file's reference: a connection, or an environment variable."""
+    """Finds DSNs in Airflow connections or environment variables."""
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the DSN or text that the reference names, None if there is none."""
         if reference.dsn_env is not None:
             return remembered(os.environ.get(reference.dsn_env, "")) or None
         _require_encoded(reference.conn_id or "")
@@ -37,7 +38,7 @@ class AirflowDsns:
         return remembered(dsn_of(connection, connection.extra_dejson))
 
     def fields(self, conn_id: str) -> ConnectionFields | None:
-        """Return the fields of a connection of any type, None if there is none."""
+        """Return the fields of an Airflow connection of any type, None if there is none."""
         try:
             connection = BaseHook.get_connection(conn_id)
             return fields_of(connection, connection.extra_dejson)
@@ -53,7 +54,7 @@ class AirflowDsns:
 
 
 def fields_of(connection: Connection, extra: Mapping[str, Any]) -> ConnectionFields:
-    """Return a connection's fields; `extra` is its extra, already read from JSON."""
+    """Return an Airflow connection's fields; `extra` is its extra, parsed from JSON."""
     return ConnectionFields(
         connection.conn_id,
         (connection.conn_type or "").replace("-", "_"),
@@ -67,12 +68,12 @@ def fields_of(connection: Connection, extra: Mapping[str, Any]) -> ConnectionFie
 
 
 def dsn_of(connection: Connection, extra: Mapping[str, Any]) -> str:
-    """Write a connection as a DSN; `extra` is its extra, already read from JSON."""
+    """Return an Airflow connection as a DSN; `extra` is its extra, parsed from JSON."""
     return fields_of(connection, extra).dsn()
 
 
 def remembered(dsn: str) -> str:
-    """Have Airflow mask the DSN and its password, as it is and as the DSN writes it."""
+    """Have Airflow mask a DSN and its password in logs, and return the DSN."""
     if not dsn:
         return dsn
     mask_secret(dsn)
@@ -83,7 +84,7 @@ def remembered(dsn: str) -> str:
 
 
 def _require_encoded(conn_id: str) -> None:
-    """Refuse a URI in the environment that is none.
+    """Refuse a connection's URI in the environment that is not encoded, before Airflow parses it.
 
     Airflow splits it as Python does, and takes what stands before a `/`, `?` or `#` in a password
     that is not encoded for host and port, which are then shown.

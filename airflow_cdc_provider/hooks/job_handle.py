@@ -32,7 +32,10 @@ _STARTED_FIELD = 19
 
 @dataclass(frozen=True, slots=True)
 class JobHandle:
-    """One job that was started; stored as JSON, so fields are only added, with defaults."""
+    """The id, log and arguments' hash of a started job, as the task's next try finds it.
+
+    Stored as JSON, so fields are only added, with defaults.
+    """
 
     job_id: str
     """`<host>:<process>:<moment it started>`."""
@@ -43,7 +46,7 @@ class JobHandle:
 
     @classmethod
     def of(cls, spec: JobSpec, pid: int, log: Path) -> JobHandle:
-        """Describe a job that was just started on this machine."""
+        """Make the handle of a job that was just started on this machine."""
         return cls(
             job_id=f"{socket.gethostname()}:{pid}:{_started(pid)}",
             generation=spec.generation,
@@ -53,7 +56,7 @@ class JobHandle:
 
     @classmethod
     def from_payload(cls, payload: object) -> JobHandle | None:
-        """Read what `to_payload` wrote; None if there is nothing, or nothing of ours."""
+        """Read a handle from its stored form; None if there is none."""
         if not isinstance(payload, Mapping) or "job_id" not in payload:
             return None
         return cls(
@@ -64,12 +67,12 @@ class JobHandle:
         )
 
     def to_payload(self) -> dict[str, Any]:
-        """Write the handle as JSON can hold it."""
+        """Return the handle as JSON values."""
         return asdict(self)
 
     @property
     def pid(self) -> int | None:
-        """The job's process, if it runs on this machine."""
+        """Return the job's process id, None if it does not run on this machine."""
         host, _, process = self.job_id.rpartition(":")[0].rpartition(":")
         started = self.job_id.rpartition(":")[2]
         here = host == socket.gethostname() and process.isdigit()
@@ -78,13 +81,13 @@ class JobHandle:
         return int(process)
 
     def does_the_same_as(self, other: JobHandle) -> bool:
-        """Tell whether both were given the same arguments; one of an old release may not say."""
+        """Tell whether both jobs have the same arguments; True if these are not stored."""
         return not self.args_hash or self.args_hash == other.args_hash
 
     def stop(self, *, patience_s: float) -> bool:
-        """End the job's process group if it is on this machine; tell whether there was one.
+        """Stop the job's process group if it is on this machine; False if there is none.
 
-        It is asked to end first, so that it lets go of its connections, and then killed.
+        It is asked to end first, so that it closes its connections, and then killed.
         """
         pid = self.pid
         if pid is None:
@@ -94,7 +97,7 @@ class JobHandle:
 
 
 class TaskStateStore(Protocol):
-    """The part of Airflow's `task_state_store` that is used: one task's, kept over its tries."""
+    """The part of Airflow's `task_state_store` that is used; it lasts over a task's tries."""
 
     def get(self, key: str, default: Any = None) -> Any: ...
 
@@ -102,12 +105,12 @@ class TaskStateStore(Protocol):
 
 
 def remember(store: TaskStateStore, handle: JobHandle) -> None:
-    """Keep the handle for the tries to come."""
+    """Store the handle for the task's next tries."""
     store.set(_KEY, handle.to_payload(), retention=NEVER_EXPIRE)
 
 
 def end_earlier_job(store: TaskStateStore, *, patience_s: float) -> JobHandle | None:
-    """End what an earlier try left running on this machine; return it if there was something."""
+    """Stop a job that an earlier try left on this machine; return its handle, or None."""
     left = JobHandle.from_payload(store.get(_KEY))
     return left if left is not None and left.stop(patience_s=patience_s) else None
 
@@ -124,13 +127,13 @@ def stop_group(pid: int, *, patience_s: float) -> None:
 
 
 def args_hash(spec: JobSpec) -> str:
-    """Return a short hash of what a job is to do, whoever owns the pipeline."""
+    """Return a short hash of a job's specification, without the generation."""
     text = replace(spec, generation=0).to_json()
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _started(pid: int) -> str:
-    """Return the moment a process started, 0 if it is gone or only waits to be buried."""
+    """Return when a process started, as the kernel's text; 0 if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

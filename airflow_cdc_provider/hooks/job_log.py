@@ -15,7 +15,7 @@ _LINES = 20
 
 @contextmanager
 def log_shown_on_failure(path: Path | None, log: Logger | Any) -> Iterator[None]:
-    """Write the last lines of a job's log to the task's own, if what is done here fails."""
+    """Write the last lines of a job's log to the task's log if the block fails."""
     try:
         yield
     except CdcError:
@@ -27,6 +27,7 @@ def log_shown_on_failure(path: Path | None, log: Logger | Any) -> Iterator[None]
 
 
 def _tail(path: Path | None) -> list[str]:
+    """Return the last lines of a job's log."""
     # as in `steps`, what is heavy is imported when a task runs
     from airflow_cdc_provider.pipeline.steps.jobs import log_tail  # noqa: PLC0415
 

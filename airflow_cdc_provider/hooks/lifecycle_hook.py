@@ -11,7 +11,7 @@ from airflow_cdc_provider.hooks.steps import CdcSteps
 
 
 class Action(StrEnum):
-    """What a pipeline can be told to do."""
+    """The commands that a task can give to a pipeline."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -29,7 +29,7 @@ CONFIRMED = frozenset({Action.RESET, Action.DROP})
 
 
 def action_of(text: str) -> Action:
-    """Return the action that a parameter names."""
+    """Parse an action; refuse an unknown one."""
     try:
         return Action(text.strip().lower())
     except ValueError:
@@ -38,7 +38,7 @@ def action_of(text: str) -> Action:
 
 
 def tables_of(names: Sequence[str]) -> tuple[TableId, ...]:
-    """Return the tables that a parameter names."""
+    """Parse names of tables; refuse a wrong one."""
     try:
         return tuple(map(TableId.parse, names))
     except ValueError as error:
@@ -53,7 +53,7 @@ def act(
     wait_s: float,
     drop_target: bool = False,
 ) -> str:
-    """Do as one of the commands does, give the lease back, and say what came of it."""
+    """Run an action on a pipeline or its tables, give the lease back, and describe the result."""
     from airflow_cdc_provider.pipeline.run import give_back  # noqa: PLC0415 - see above
 
     if tables and action not in OF_TABLES:
@@ -73,6 +73,7 @@ def act(
 def _stop_or_bring_back(
     steps: CdcSteps, action: Action, tables: Sequence[TableId], wait_s: float
 ) -> str:
+    """Pause or resume single tables."""
     from airflow_cdc_provider.pipeline.steps import pause_tables  # noqa: PLC0415 - see above
 
     ask = pause_tables.pause_tables if action is Action.PAUSE else pause_tables.resume_tables
@@ -80,6 +81,7 @@ def _stop_or_bring_back(
 
 
 def _pause(steps: CdcSteps, _: Sequence[TableId], wait_s: float) -> str:
+    """Pause the pipeline; raise if its owner has not stopped in time."""
     from airflow_cdc_provider.pipeline.steps import pausing, range_requests  # noqa: PLC0415 - see above
 
     told = pausing.pause(steps.run, wait_s=wait_s)
@@ -94,30 +96,35 @@ def _pause(steps: CdcSteps, _: Sequence[TableId], wait_s: float) -> str:
 
 
 def _resume(steps: CdcSteps, _: Sequence[TableId], __: float) -> str:
+    """Allow the pipeline to run again."""
     from airflow_cdc_provider.pipeline.steps import pausing  # noqa: PLC0415 - see above
 
     return pausing.resume(steps.run)
 
 
 def _restart(steps: CdcSteps, _: Sequence[TableId], wait_s: float) -> str:
+    """Have the pipeline's owner begin again from the ledger."""
     from airflow_cdc_provider.pipeline.steps import pausing  # noqa: PLC0415 - see above
 
     return pausing.restart(steps.run, wait_s=wait_s)
 
 
 def _add(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
+    """Add tables to the stream."""
     from airflow_cdc_provider.pipeline.steps import table_requests  # noqa: PLC0415 - see above
 
     return table_requests.add(steps.run, tables, wait_s=wait_s)
 
 
 def _remove(steps: CdcSteps, tables: Sequence[TableId], wait_s: float, *, drop_target: bool) -> str:
+    """Remove tables from the stream."""
     from airflow_cdc_provider.pipeline.steps import table_requests  # noqa: PLC0415 - see above
 
     return table_requests.remove(steps.run, tables, drop_targets=drop_target, wait_s=wait_s)
 
 
 def _reset(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
+    """Reset tables, or the whole pipeline."""
     from airflow_cdc_provider.pipeline.steps.reset_drop import (  # noqa: PLC0415 - see above
         begin_again,
     )
@@ -126,6 +133,7 @@ def _reset(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
 
 
 def _drop(steps: CdcSteps, _: Sequence[TableId], __: float) -> str:
+    """Delete the pipeline's state and ledger rows."""
     from airflow_cdc_provider.pipeline.steps.reset_drop import drop  # noqa: PLC0415 - see above
 
     return drop(steps.run)
@@ -143,4 +151,5 @@ _COMMANDS: dict[Action, Command] = {
 
 
 def _refused(what: str, remedy: str) -> RefusedError:
+    """Return the error for a wrong action or table."""
     return RefusedError(what, where="what the task asks", risk=NOTHING_CHANGED, remedy=remedy)

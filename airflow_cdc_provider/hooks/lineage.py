@@ -37,7 +37,7 @@ PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SeenPipeline:
-    """What is needed to tell of a pipeline's tables."""
+    """What a task's lineage needs to know of its pipeline: name, sink type, servers."""
 
     name: PipelineName
     sink_type: str
@@ -45,18 +45,21 @@ class SeenPipeline:
 
     @classmethod
     def of(cls, steps: CdcSteps) -> SeenPipeline:
-        """Remember the pipeline that a task has open."""
+        """Make the record of the pipeline that a task has open."""
         return cls(steps.run.name, steps.run.model.sink.type, steps.run.servers)
 
     @classmethod
     def find(cls, path: str) -> SeenPipeline:
-        """Read a pipeline's file and connections; no server is asked."""
+        """Make the record from a pipeline's file and connections; no server is queried."""
         loaded = load_pipeline(path)
         servers = resolve_servers(loaded, AirflowDsns(), in_airflow=True)
         return cls(loaded.model.name, loaded.model.sink.type, servers)
 
     def lineage(self, work: LineageWork) -> Lineage:
-        """Ask the state store for the pipeline's tables; without a plan there are none."""
+        """Return the lineage of a task's tables, read from the state store.
+
+        Empty without a plan.
+        """
         from airflow_cdc_provider.state.read_only_store import (  # noqa: PLC0415 - SQLAlchemy
             open_present,
             store_exists,
@@ -78,35 +81,36 @@ class SeenPipeline:
 
 
 class TellsLineage:
-    """Makes an operator tell of its tables; it says itself what it did with which."""
+    """Mixin of operators that report their tables to OpenLineage."""
 
     pipeline: str
     _seen_pipeline: SeenPipeline | None = None
 
     def see(self, steps: CdcSteps) -> None:
-        """Remember the pipeline, so that nobody has to be asked where it is when the task ends."""
+        """Remember the pipeline, so that its file need not be read when the task ends."""
         self._seen_pipeline = SeenPipeline.of(steps)
 
     def lineage_work(self) -> LineageWork | None:
-        """Return which tables the task is about and what it did with them so far, or nothing.
+        """Return the task's tables and what it did with each so far; None for no lineage.
 
-        Asked before the task does anything, too.
+        Called before the task does anything, too.
         """
         return None
 
     def get_openlineage_facets_on_start(self) -> Told:
-        """Tell OpenLineage which tables the task is about."""
+        """Return the task's tables for OpenLineage's start event."""
         return self._tell_lineage()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Told:  # noqa: ARG002
-        """Tell OpenLineage what the task did."""
+        """Return what the task did with its tables for OpenLineage's complete event."""
         return self._tell_lineage()
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Told:  # noqa: ARG002
-        """Tell OpenLineage what the task did before it failed."""
+        """Return what the task did before it failed, for OpenLineage's fail event."""
         return self._tell_lineage()
 
     def _tell_lineage(self) -> Told:
+        """Return the task's lineage in OpenLineage's classes; None if it cannot be found."""
         # only whoever has it installed asks
         from airflow_cdc_provider.hooks.openlineage import operator_lineage  # noqa: PLC0415
 
@@ -123,6 +127,7 @@ class TellsLineage:
         return operator_lineage(found)
 
     def _find_lineage(self) -> Lineage:
+        """Find the task's lineage, within a time limit."""
         is_refused = getattr(self, "refused", "")  # which sensors never are
         work = None if is_refused else self.lineage_work()
         if work is None:
@@ -133,12 +138,12 @@ class TellsLineage:
 
 
 def _side(place: SinkPlace, system: str = "") -> LineageSide:
-    """Name tables by the kind of server; where there is none, by the kind of sink."""
+    """Return how tables are named in lineage: by the server's kind, else the sink's."""
     return LineageSide(place, naming_of(place.system if isinstance(place, Endpoint) else system))
 
 
 def _in_time(work: Callable[[], Lineage]) -> Lineage:
-    """Return what comes of the work; whoever is slow is left alone."""
+    """Return what `work` returns; raise if it takes too long."""
     came: list[Lineage | Exception] = []
 
     def do() -> None:

@@ -20,7 +20,7 @@ _TELLS_ITS_LAG = frozenset({Phase.STREAMING, Phase.STOPPED})
 
 
 def send_metrics(status: PipelineStatus) -> None:
-    """Send where a pipeline is."""
+    """Send a pipeline's progress as Airflow metrics."""
     counts: dict[str, float] = {
         "snapshot.rows": status.rows,
         "snapshot.splits_finished": status.splits_finished,
@@ -38,7 +38,7 @@ def send_metrics(status: PipelineStatus) -> None:
 def send_stream_metrics(
     pipeline: str, stream: StreamState | None, *, now_us: int, outages: Sequence[Outage] = ()
 ) -> None:
-    """Send where a stream is; its lag only while it is known."""
+    """Send a stream's progress as Airflow metrics; its lag only while that is known."""
     if stream is None:
         return
     since_us = min((outage.since_us for outage in outages), default=now_us)
@@ -56,5 +56,6 @@ def send_stream_metrics(
 
 
 def _send(pipeline: str, counts: Mapping[str, float]) -> None:
+    """Send gauges of a pipeline."""
     for name, value in counts.items():
         stats.gauge(f"cdc.{name}.{pipeline}", value, tags={"pipeline": pipeline})

@@ -21,14 +21,14 @@ LOOKS = BoundedLooks(most=6, limit_s=60.0)
 
 
 def tables_of(source: str) -> Form:
-    """Return what a source is, and its tables with their sizes."""
+    """Return the facts about a source and its tables, as JSON."""
     from airflow_cdc_provider.pipeline.steps.drafting import tables_form  # noqa: PLC0415
 
     return LOOKS.make(lambda: tables_form(source, _lookup()), where=f"connection {source}")
 
 
 def file_of(answers: Form) -> Form:
-    """Return the pipeline file of a person's answers, and what it picks."""
+    """Return the drafted pipeline file of a person's answers, and what it picks, as JSON."""
     from airflow_cdc_provider.pipeline.steps.drafting import Answers, file_form  # noqa: PLC0415
 
     asked = Answers(**answers)
@@ -36,7 +36,7 @@ def file_of(answers: Form) -> Form:
 
 
 def rights_of(conn_id: str, part: Part, databases: Sequence[str]) -> Form:
-    """Return the statements that give a connection's account all that its part needs."""
+    """Return the GRANT statements that a connection's account needs, as JSON."""
     from airflow_cdc_provider.pipeline.steps.drafting import rights_form  # noqa: PLC0415
 
     return LOOKS.make(
@@ -45,7 +45,7 @@ def rights_of(conn_id: str, part: Part, databases: Sequence[str]) -> Form:
 
 
 def check_of(answers: Form) -> Form:
-    """Return what `check` finds in the pipeline file, each finding with its way in Airflow."""
+    """Return what `check` finds in the drafted file, with what to do in Airflow, as JSON."""
     from airflow_cdc_provider.pipeline.steps.drafting import Answers, check_form  # noqa: PLC0415
 
     asked = Answers(**answers)
@@ -55,6 +55,7 @@ def check_of(answers: Form) -> Form:
 
 
 def _lookup() -> Lookup:
+    """Return the finder of DSNs in Airflow's connections."""
     from airflow_cdc_provider.pipeline.steps.drafting import Lookup  # noqa: PLC0415
 
     return Lookup(AirflowDsns())

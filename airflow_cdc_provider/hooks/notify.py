@@ -39,7 +39,7 @@ def notifying_task(
 ) -> Iterator[None]:
     """Notify the pipeline's receivers, if it has any, until the block ends.
 
-    An error is told as a failed run if `fails_run`, unless it is one of `retried` and Airflow tries
+    An error counts as a failed run if `fails_run`, unless it is one of `retried` and Airflow tries
     the task again.
     """
     if steps.run.model.notify is None:
@@ -56,7 +56,7 @@ def notifying_task(
 
 
 def notify_arguments(steps: CdcSteps, *, link: str, file: str) -> dict[str, Any]:
-    """Return what a trigger is given to notify by; it names receivers, and has no secret."""
+    """Return the settings for a trigger that notifies; they name receivers and have no secret."""
     model = steps.run.model
     if model.notify is None:
         return {}
@@ -68,7 +68,7 @@ def notify_arguments(steps: CdcSteps, *, link: str, file: str) -> dict[str, Any]
 async def watch_of_trigger(
     pipeline: str, state_dsn: str, arguments: Mapping[str, Any]
 ) -> NotifyingThread | None:
-    """Return a watch that is not begun yet; None where nobody is to be notified or can be."""
+    """Make the notifying thread of a trigger, not started yet; None if there are no receivers."""
     if not arguments:
         return None
     from airflow_cdc_provider.alerts.of_run import say_wrong  # noqa: PLC0415 - see above
@@ -94,19 +94,21 @@ async def watch_of_trigger(
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """Connections that were asked for in the triggerer's loop, where alone that is possible."""
+    """Connections that were read beforehand in the triggerer's event loop."""
 
     found: Mapping[str, ConnectionFields] = field(repr=False)
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the text of the variable that the reference names, None if it is not set."""
         return remembered(os.environ.get(reference.dsn_env or "", "")) or None
 
     def fields(self, conn_id: str) -> ConnectionFields | None:
-        """Return the fields of a connection, None if there is none."""
+        """Return the fields of a connection that was read beforehand, None if there is none."""
         return self.found.get(conn_id)
 
 
 async def _fetched(section: NotifySection) -> _Fetched:
+    """Read the receivers' connections, as only the triggerer's event loop can."""
     found: dict[str, ConnectionFields] = {}
     for part in (section.webhook, section.slack, section.email):
         if part is not None and part.conn_id is not None:
@@ -119,22 +121,24 @@ async def _fetched(section: NotifySection) -> _Fetched:
 
 
 def _mask(receivers: Sequence[Receiver]) -> None:
+    """Have Airflow mask the receivers' secrets in logs."""
     for receiver in receivers:
         for secret in receiver.secrets:
             mask_secret(secret)
 
 
 def _whole(link: str) -> str:
-    """Return an address that is one for people who are not in Airflow's UI, or nothing."""
+    """Return a link if it is a full URL, else nothing."""
     return link if "://" in link else ""
 
 
 def _way(file: str, remedy: str, table: str) -> str:
+    """Return what to do in Airflow for the commands of a remedy."""
     return way_in_airflow(remedy, file=file, table=table)
 
 
 def _is_tried_again() -> bool:
-    """Tell whether Airflow tries the task once more if it fails now."""
+    """Tell whether Airflow will retry the task if it fails now."""
     try:
         task: Any = get_current_context()["ti"]
     except RuntimeError:  # outside a task

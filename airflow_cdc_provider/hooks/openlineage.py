@@ -33,7 +33,7 @@ _FacetsOf = Callable[[TableVerdict], dict[str, InputDatasetFacet]]
 
 
 def operator_lineage(found: Lineage) -> OperatorLineage[Any, Any]:
-    """Return what a task tells, as OpenLineage's listener asks for it."""
+    """Return a task's lineage in OpenLineage's classes, as its listener wants it."""
     tables = found.tables
     inputs = [_input(each, each.source, _rows_at_source) for each in tables]
     outputs = [_output(each) for each in tables] if found.writes else []
@@ -43,6 +43,7 @@ def operator_lineage(found: Lineage) -> OperatorLineage[Any, Any]:
 
 
 def _input(table: TableLineage, dataset: Dataset, facets_of: _FacetsOf) -> InputDataset:
+    """Return one table as an OpenLineage input."""
     verdict = table.deed.verdict
     return InputDataset(
         namespace=dataset.namespace,
@@ -53,6 +54,7 @@ def _input(table: TableLineage, dataset: Dataset, facets_of: _FacetsOf) -> Input
 
 
 def _output(table: TableLineage) -> OutputDataset:
+    """Return one table as an OpenLineage output."""
     facets = _facets(table, table.sink)
     if table.copied:
         facets["columnLineage"] = _columns(table)
@@ -71,6 +73,7 @@ def _output(table: TableLineage) -> OutputDataset:
 
 
 def _facets(table: TableLineage, dataset: Dataset) -> dict[str, DatasetFacet]:
+    """Return a dataset's facets: source, schema and version."""
     if not table.is_whole:
         return {}
     facets: dict[str, DatasetFacet] = {
@@ -90,6 +93,7 @@ def _facets(table: TableLineage, dataset: Dataset) -> dict[str, DatasetFacet]:
 
 
 def _columns(table: TableLineage) -> DatasetFacet:
+    """Return the facet that links each column to its column at the source."""
     same = column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
     source = table.source
     return column_lineage_dataset.ColumnLineageDatasetFacet(
@@ -107,6 +111,7 @@ def _columns(table: TableLineage) -> DatasetFacet:
 
 
 def _written(table: TableLineage) -> dict[str, OutputDatasetFacet]:
+    """Return the facet with the rows that the task wrote."""
     deed = table.deed
     if deed.rows is None:
         return {}
@@ -118,11 +123,12 @@ def _written(table: TableLineage) -> dict[str, OutputDatasetFacet]:
 
 
 def _rows_at_source(verdict: TableVerdict) -> dict[str, InputDatasetFacet]:
+    """Return the facet with the rows of the source that were compared."""
     return {"inputStatistics": _read(verdict.rows_source)}
 
 
 def _equality(verdict: TableVerdict) -> dict[str, InputDatasetFacet]:
-    """Tell what a comparison found: how many rows differ, and no key of one."""
+    """Return the facets of a comparison's result: how many rows differ, without keys."""
     return {
         "inputStatistics": _read(verdict.rows_sink),
         "dataQualityAssertions": data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(
@@ -139,10 +145,12 @@ def _equality(verdict: TableVerdict) -> dict[str, InputDatasetFacet]:
 
 
 def _read(rows: int) -> InputDatasetFacet:
+    """Return the facet with a count of rows read."""
     return input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=rows)
 
 
 def _left_out(found: Lineage) -> dict[str, RunFacet]:
+    """Return the facet that names what was cut from the event."""
     if not found.cut:
         return {}
     return {

@@ -26,7 +26,7 @@ _HEARD_US = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Who asks, under which id, and what may begin unasked."""
+    """Who makes a request, under which id, and up to how many rows without approval."""
 
     request_id: str
     asked_by: str
@@ -37,7 +37,7 @@ class Asking:
 
 
 class CdcRequests:
-    """What is asked of one pipeline that is open."""
+    """Makes, finds and cancels requests of one open pipeline."""
 
     def __init__(self, steps: CdcSteps) -> None:
         self._steps = steps
@@ -59,7 +59,7 @@ class CdcRequests:
         to_key: str | None = None,
         where: str | None = None,
     ) -> Scope:
-        """Return what is to be read again, all tables without a name."""
+        """Return the scope of a request to read rows again; all tables if none are named."""
         from airflow_cdc_provider.pipeline.steps.range_requests import (  # noqa: PLC0415 - see above
             resync_scope,
         )
@@ -75,7 +75,7 @@ class CdcRequests:
         timezone: str | None = None,
         epoch: str | None = None,
     ) -> Scope:
-        """Return the rows that lie in a window by a column, or by the one that the file names."""
+        """Return the scope of rows whose column, or the file's, is in a window of time."""
         from airflow_cdc_provider.pipeline.steps.windows import (  # noqa: PLC0415 - see above
             file_column,
             time_column,
@@ -86,7 +86,7 @@ class CdcRequests:
         return window_scope(self._run, table, by, window)
 
     def estimate(self, scope: Scope) -> Estimate:
-        """Look how many rows both sides have there."""
+        """Count the scope's rows at source and sink."""
         from airflow_cdc_provider.pipeline.steps.estimating import (  # noqa: PLC0415 - see above
             estimate,
         )
@@ -94,13 +94,13 @@ class CdcRequests:
         return estimate(self._run, scope)
 
     def costs(self, found: Estimate) -> tuple[TableCost, ...]:
-        """Tell what reading these rows again would cost, by what the snapshot was like."""
+        """Estimate what reading these rows again would cost, by how the snapshot went."""
         from airflow_cdc_provider.pipeline.steps.costing import costs  # noqa: PLC0415 - see above
 
         return costs(self._run, found)
 
     def most_unasked(self, *more: int | None) -> int | None:
-        """Return how many rows may be read without an approval: by the file, and by who asks."""
+        """Return how many rows may be read without approval, by the file and the caller."""
         from airflow_cdc_provider.pipeline.steps.range_requests import (  # noqa: PLC0415 - see above
             smallest,
         )
@@ -108,7 +108,7 @@ class CdcRequests:
         return smallest(self._run.model.requests.approve_above_rows, *more)
 
     def ask(self, scope: Scope, asking: Asking, estimated: Estimate | None = None) -> Request:
-        """Store a request; one that is approved already need not wait for it."""
+        """Store a request; one that was approved before need not wait for approval."""
         from airflow_cdc_provider.pipeline.steps.range_requests import (  # noqa: PLC0415 - see above
             approve,
             ask_resync,
@@ -131,17 +131,17 @@ class CdcRequests:
         return self._run.store.request(self.name, request_id)
 
     def known(self, request_id: str) -> Request:
-        """Return a request, or raise that there is none."""
+        """Return a request; refuse if there is none."""
         from airflow_cdc_provider.pipeline.steps.range_requests import known  # noqa: PLC0415 - see above
 
         return known(self._run, request_id)
 
     def cancel(self, request_id: str) -> Request:
-        """Give a request up."""
+        """Cancel a request."""
         return self._run.store.cancel_request(self.name, request_id)
 
     def who(self, request: Request) -> str:
-        """Say who carries a request out, or what it waits for."""
+        """Describe which process carries a request out, or what it waits for."""
         state = self._run.store.ensure(self.name)
         if request.status is RequestStatus.WAITING:
             return "it waits for Approve on the CDC page, or `approve`, to let it begin"
@@ -153,12 +153,12 @@ class CdcRequests:
         return "nobody is at work"
 
     def may_begin(self, request: Request) -> bool:
-        """Tell whether this task could carry a request out now."""
+        """Tell whether this task could carry the request out now."""
         is_to_do = request.status.is_to_do and not self._steps.is_paused
         return is_to_do and not self.is_others()
 
     def is_others(self) -> bool:
-        """Tell whether somebody else is at work on the pipeline."""
+        """Tell whether another process owns the pipeline."""
         from airflow_cdc_provider.pipeline.steps.range_requests import (  # noqa: PLC0415 - see above
             is_owned,
         )
@@ -167,7 +167,7 @@ class CdcRequests:
         return owner != self._run.owner and is_owned(self._run)
 
     def is_streamed(self) -> bool:
-        """Tell whether a stream was heard of just now, which carries out what is asked."""
+        """Tell whether a stream has beaten just now; it carries out open requests."""
         store = self._run.store
         state, stream = store.ensure(self.name), store.stream(self.name)
         if state.phase is not Phase.STREAMING or state.wanted is not Wanted.RUN or stream is None:
@@ -176,21 +176,21 @@ class CdcRequests:
         return is_heard and stream.generation == state.generation
 
     def require_done(self, request: Request) -> None:
-        """Raise what became of a request that is closed, if it is not done."""
+        """Raise the error of a closed request that is not done."""
         from airflow_cdc_provider.pipeline.steps.range_requests import ended  # noqa: PLC0415 - see above
 
         if request.status is not RequestStatus.DONE:
             raise ended(request)
 
     def left(self, request: Request) -> RetryableError:
-        """Return the error of a request that this task does not get done."""
+        """Return the error for a request that this task could not carry out."""
         from airflow_cdc_provider.pipeline.steps.range_requests import left  # noqa: PLC0415 - see above
 
         return left(request)
 
 
 def cancel_request(dsn: str, name: PipelineName, request_id: str) -> Request:
-    """Give a request up over connections of its own, whatever the pipeline's file says by now."""
+    """Cancel a request through the state store alone, without the pipeline's file."""
     from airflow_cdc_provider.state.store import open_store  # noqa: PLC0415 - see above
 
     store = open_store(dsn)
@@ -202,7 +202,7 @@ def cancel_request(dsn: str, name: PipelineName, request_id: str) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the form of a resync says, in the form in which one task hands it to the next."""
+    """A person's choice in the form of a resync, as tasks hand it on."""
 
     tables: tuple[str, ...] = ()
     """None means all."""
@@ -213,17 +213,17 @@ class Choice:
     ask_above_rows: int | None = None
 
     def scope(self, requests: CdcRequests) -> Scope:
-        """Return the rows that are chosen; refuse what cannot be read again."""
+        """Return the scope of the chosen rows; refuse what cannot be read again."""
         return requests.resync_scope(
             self.tables, from_key=self.from_key, to_key=self.to_key, where=self.where
         )
 
     def to_payload(self) -> dict[str, Any]:
-        """Write it as JSON can hold it."""
+        """Return the choice as JSON values."""
         return asdict(self) | {"tables": list(self.tables)}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Choice:
-        """Read it; what an older or newer release wrote is read, too."""
+        """Read the choice, also from another release."""
         known = {each.name: payload[each.name] for each in fields(cls) if each.name in payload}
         return cls(**known | {"tables": tuple(payload.get("tables") or ())})

@@ -33,7 +33,7 @@ _RESOURCE_MANAGER = "yarn_resourcemanager_webapp_address"
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where and how the driver of a submitted job runs."""
+    """Where the driver of a submitted job runs: master and deploy mode."""
 
     master: str
     mode: str
@@ -43,7 +43,7 @@ class Deployment:
 
     @classmethod
     def of(cls, master: str, extra: Mapping[str, Any], conf: Mapping[str, str]) -> Self:
-        """Read how a connection and the file want a job deployed."""
+        """Read master and deploy mode from a connection's extra and the file's settings."""
         mode = str(extra.get(_MODE) or conf.get("spark.submit.deployMode") or "client")
         is_yarn, is_kubernetes = master.startswith("yarn"), master.startswith("k8s")
         tracks = (is_yarn and bool(extra.get(_RESOURCE_MANAGER))) or (
@@ -66,7 +66,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class SubmitOrder:
-    """One job as the process that submits it is told."""
+    """All that the submitting process needs to submit one job, without secrets."""
 
     conn_id: str
     deployment: Deployment
@@ -78,12 +78,12 @@ class SubmitOrder:
     files: str = ""
 
     def to_json(self) -> str:
-        """Write the order; `from_json` reads it back equal."""
+        """Return the order as JSON; `from_json` reads it back equal."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read an order."""
+        """Read the order from JSON."""
         form = json.loads(text)
         deployment = Deployment(**form.pop("deployment"))
         return cls(deployment=deployment, arguments=tuple(form.pop("arguments")), **form)
@@ -97,7 +97,7 @@ def has_provider() -> bool:
 def require_possible(
     where: str, deployment: Deployment, spec: JobSpec, conf: Mapping[str, str], state_dsn: str
 ) -> None:
-    """Refuse by name what cannot work, before anything is started."""
+    """Refuse a deployment that cannot work, before anything is started."""
     problem = _problem(deployment, spec, conf, state_dsn)
     if problem is not None:
         what, remedy = problem
@@ -107,6 +107,7 @@ def require_possible(
 def _problem(
     deployment: Deployment, spec: JobSpec, conf: Mapping[str, str], state_dsn: str
 ) -> tuple[str, str] | None:
+    """Return problem and fix of a deployment that cannot work, None if it can."""
     if deployment.mode not in {"client", "cluster"}:
         return f"there is no deploy mode {deployment.mode!r}", "write client or cluster"
     if deployment.is_kubernetes and not _is_there(_KUBERNETES):
@@ -131,6 +132,7 @@ def _problem(
 
 
 def _kubernetes_problem(spec: JobSpec, conf: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return problem and fix if settings for Kubernetes are missing, else None."""
     named = [f"{_SECRET}.{name}" for name in (spec.source_env, spec.sink_env, spec.state_env)]
     lacking = [name for name in named if not conf.get(name)]
     if lacking:
@@ -149,6 +151,7 @@ def _kubernetes_problem(spec: JobSpec, conf: Mapping[str, str]) -> tuple[str, st
 
 
 def _is_there(module: str) -> bool:
+    """Tell whether a module is installed."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

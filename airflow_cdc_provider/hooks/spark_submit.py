@@ -60,7 +60,7 @@ _OWN_LAUNCHER = ("local", "sc://")
 
 @dataclass(frozen=True, slots=True)
 class SubmitByProvider:
-    """Starts jobs as one connection says; see `pipeline.steps.jobs.Launcher`."""
+    """Submits jobs with Airflow's Spark provider, as a connection says."""
 
     conn_id: str
     extra: Mapping[str, Any] = field(repr=False)
@@ -68,7 +68,7 @@ class SubmitByProvider:
     """The connection as the environment holds one; it may have a keytab in it."""
 
     def __call__(self, run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
-        """Start a job, if it can go the way the connection wants."""
+        """Submit a job, if the connection's deployment can work."""
         deployment = Deployment.of(options.master, self.extra, options.conf)
         where = f"spark.conn_id, connection {self.conn_id}"
         require_possible(where, deployment, spec, options.conf, run.servers.state_dsn)
@@ -89,7 +89,7 @@ class SubmitByProvider:
         files: JobFiles,
         cargo: Cargo,
     ) -> SubmitOrder:
-        """Return what the process that submits is told."""
+        """Return the order for the process that submits the job."""
         words = ["--job", f"@{files.spec}", "--digest", files.digest]
         if deployment.is_cluster:
             words = ["--job", ENCODED + base64.b64encode(spec.to_json().encode()).decode()]
@@ -107,6 +107,7 @@ class SubmitByProvider:
         )
 
     def _environment(self, run: Run, deployment: Deployment) -> dict[str, str]:
+        """Return the environment of the process that submits the job."""
         here = Path(sys.executable).parent
         environment = {
             **os.environ,
@@ -124,7 +125,7 @@ class SubmitByProvider:
 
 @dataclass(frozen=True, slots=True)
 class Cargo:
-    """Paths of what goes to a driver elsewhere; empty is nothing."""
+    """Paths of the files that go to a remote driver; empty if there is none."""
 
     package: str = ""
     servers: str = ""
@@ -132,38 +133,38 @@ class Cargo:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The files that go to a driver elsewhere: beside the job's log, and removed with its end."""
+    """Writes the files that go to a remote driver, and deletes them at the job's end."""
 
     log: Path
 
     def what(self, deployment: Deployment, variables: Mapping[str, str]) -> Cargo:
-        """Write what this deployment needs."""
+        """Write the files that a deployment needs, and return their paths."""
         if not deployment.is_cluster:
             return Cargo()
         servers = str(self.servers(variables)) if deployment.is_yarn else ""
         return Cargo(str(self.package() or ""), servers)
 
     def package(self) -> Path | None:
-        """Write the package's archive."""
+        """Write this package as an archive, and return its path."""
         folder = self.log.with_suffix(".package")
         folder.mkdir(mode=0o700)
         return package_archive(folder)
 
     def servers(self, variables: Mapping[str, str]) -> Path:
-        """Write the variables with the DSNs, for this user's eyes."""
+        """Write the DSN variables to a file that only this user can read, and return its path."""
         path = self.log.with_suffix(".servers")
         with created_private(path) as file:
             file.write(json.dumps(dict(variables)).encode())
         return path
 
     def remove(self) -> None:
-        """Remove what was written."""
+        """Delete the files."""
         self.log.with_suffix(".servers").unlink(missing_ok=True)
         shutil.rmtree(self.log.with_suffix(".package"), ignore_errors=True)
 
 
 class SubmittedJob(JobProcess):
-    """A job that was submitted; its process is the one that submitted it."""
+    """A submitted job; its process is the one that submits it."""
 
     def __init__(
         self,
@@ -179,19 +180,19 @@ class SubmittedJob(JobProcess):
         self._carried = carried
 
     def end(self) -> JobEnd:
-        """Return how the job ended, or raise the error it ended with."""
+        """Return how the job ended, or raise its error."""
         self._carried.remove()
         status = self._process.returncode
         result = job_result(self.log) or self._remembered(status)
         return end_of(self.spec, result, status, self.log)
 
     def stop(self, *, patience_s: float = STOP_PATIENCE_S) -> None:
-        """End the job where it runs, and the process that submitted it."""
+        """Stop the submitted job, and the process that submitted it."""
         super().stop(patience_s=patience_s)
         self._carried.remove()
 
     def _remembered(self, status: int | None) -> dict[str, Any] | None:
-        """Return what the state store knows of a driver's end whose output is elsewhere."""
+        """Return a remote job's result by the state store, None if that does not know."""
         state = self._run.store.ensure(self._run.name)
         if status == 0:
             stopped = state.wanted is Wanted.STOP
@@ -208,7 +209,7 @@ class SubmittedJob(JobProcess):
 
 
 def launcher_of(connection: Connection, fields: ConnectionFields) -> SubmitByProvider | None:
-    """Return what submits jobs for a connection; None if they are started without a submit."""
+    """Return the launcher that submits jobs of a connection; None if they are not submitted."""
     if has_provider() and not fields.spark_master().startswith(_OWN_LAUNCHER):
         return SubmitByProvider(fields.conn_id, fields.extra, connection.as_json())
     fields.own_master()  # refuses what would be left out
@@ -218,6 +219,7 @@ def launcher_of(connection: Connection, fields: ConnectionFields) -> SubmitByPro
 def _started(
     order: SubmitOrder, environment: Mapping[str, str], output: BinaryIO
 ) -> subprocess.Popen[bytes]:
+    """Start the submitting process, and send it the order."""
     with output:
         process = subprocess.Popen(
             [sys.executable, "-m", "airflow_cdc_provider.hooks.spark_submitter"],

@@ -31,7 +31,7 @@ _warnings.setLevel(logging.WARNING)
 
 
 class OrderedHook(SparkSubmitHook):
-    """The provider's hook, with what an order says."""
+    """Airflow's `SparkSubmitHook` with master and settings of an order."""
 
     def __init__(self, order: SubmitOrder) -> None:
         deployment = order.deployment
@@ -50,17 +50,20 @@ class OrderedHook(SparkSubmitHook):
 
     @property
     def log(self) -> Any:
-        """Tell warnings only: all that spark-submit says is told as it is."""
+        """Return a logger of warnings only: spark-submit's output is passed on as it is."""
         return _warnings
 
     def _resolve_connection(self) -> dict[str, Any]:
+        """Return the connection with the order's master."""
         # The provider takes a host without a port for the whole master; ours is complete.
         return {**super()._resolve_connection(), "master": self._order.deployment.master}
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        """Pass the output of spark-submit on to the provider."""
         super()._process_spark_submit_log(self._told(itr))
 
     def _told(self, lines: Iterable[str]) -> Iterator[str]:
+        """Write the output of spark-submit to the log, and yield its lines."""
         for line in lines:
             sys.stdout.write(line)
             sys.stdout.flush()
@@ -69,12 +72,12 @@ class OrderedHook(SparkSubmitHook):
             yield line
 
     def remove_servers(self) -> None:
-        """Remove the file of DSNs: the cluster has its copy, or the job has ended."""
+        """Delete the file of DSNs: the cluster has a copy, or the job has ended."""
         if self._order.files:
             Path(self._order.files).unlink(missing_ok=True)
 
     def command(self) -> list[str]:
-        """Return the words that are run."""
+        """Return the command line of spark-submit."""
         return list(self._build_spark_submit_command(self._order.application))
 
     def run(self) -> None:
@@ -86,7 +89,7 @@ class OrderedHook(SparkSubmitHook):
             self._poll_k8s_driver_via_api()
 
     def stop(self) -> None:
-        """End the job; a driver of this machine is asked to."""
+        """Stop the job: by the cluster, or by a signal to a driver on this machine."""
         submitted = self._submit_sp
         if self._order.deployment.is_cluster or submitted is None:
             try:
@@ -101,7 +104,7 @@ class OrderedHook(SparkSubmitHook):
 
 
 def _children(pid: int) -> list[int]:
-    """Return the processes that any thread of a process has started."""
+    """Return the processes that a process has started, by any of its threads."""
     found: list[int] = []
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # a thread that has ended
@@ -110,7 +113,7 @@ def _children(pid: int) -> list[int]:
 
 
 def main() -> int:
-    """Submit the job whose order comes on standard input; 0 unless it failed."""
+    """Submit the job whose order comes on standard input; return 0 unless it failed."""
     order = SubmitOrder.from_json(sys.stdin.read())
     hook = OrderedHook(order)
     signal.signal(signal.SIGTERM, lambda *_: hook.stop())

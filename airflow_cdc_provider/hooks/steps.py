@@ -41,7 +41,7 @@ CONFIG_SECTION = "cdc"
 
 
 class CdcSteps:
-    """One pipeline, opened for the time of a task; a context manager."""
+    """One pipeline's steps, for the time of a task; a context manager."""
 
     def __init__(self, pipeline: str, *, owner: str) -> None:
         from airflow_cdc_provider.pipeline.run import open_run  # noqa: PLC0415 - see above
@@ -54,7 +54,7 @@ class CdcSteps:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the pipeline; a task that failed gives its lease back.
+        """Close the pipeline; give the lease back if the task failed.
 
         One that did its part leaves it to the next task, or to the job it started.
         """
@@ -65,7 +65,7 @@ class CdcSteps:
         self.run.close()
 
     def give_back(self) -> None:
-        """Give the lease back that was taken, over a connection of its own."""
+        """Give the lease back, over a state store connection of its own."""
         from airflow_cdc_provider.state.store import open_store  # noqa: PLC0415 - see above
 
         run = self.run
@@ -74,18 +74,18 @@ class CdcSteps:
                 store.release_lease(run.name, run.held.generation)
 
     def status(self) -> PipelineStatus:
-        """Return what is remembered of the pipeline."""
+        """Return the pipeline's status from the state store."""
         store = self.run.store
         target_s = self.run.model.freshness.target_s
         return status(store, self.run.name, now_us=store.now_us(), freshness_s=target_s)
 
     @property
     def is_paused(self) -> bool:
-        """Tell whether someone asked the pipeline to stop."""
+        """Tell whether the pipeline is paused."""
         return self.run.store.ensure(self.run.name).wanted is Wanted.STOP
 
     def require_not_ended(self) -> None:
-        """Refuse a pipeline whose stream ended with what trying again cannot mend."""
+        """Refuse a pipeline whose stream ended for good."""
         from airflow_cdc_provider.pipeline.steps.ended_stream import (  # noqa: PLC0415 - see above
             require_not_ended,
         )
@@ -93,7 +93,7 @@ class CdcSteps:
         require_not_ended(self.run)
 
     def check(self) -> CheckReport:
-        """Look at the file, the source and the sink."""
+        """Check file, source and sink; return the findings."""
         from airflow_cdc_provider.pipeline.steps.checking import (  # noqa: PLC0415 - see above
             kept_check,
         )
@@ -109,7 +109,7 @@ class CdcSteps:
         return is_settled(self.run, report)
 
     def has_nothing_to_stream(self) -> bool:
-        """Tell whether the sink has all of the log; an error of that is left to the stream."""
+        """Tell whether the sink has all of the log; False if an error prevents the query."""
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above
             has_nothing_to_stream,
         )
@@ -121,13 +121,13 @@ class CdcSteps:
             return False
 
     def plan(self) -> PlanSummary:
-        """Go on with the plan there is, or make one."""
+        """Make or continue the plan."""
         from airflow_cdc_provider.pipeline.steps.planning import plan  # noqa: PLC0415 - see above
 
         return plan(self.run)
 
     def later_tables(self, *, every_s: float | None = None) -> LaterTables:
-        """Return what looks for tables that are to come, go or begin again."""
+        """Return the watch for requests and new tables that need a plan step."""
         from airflow_cdc_provider.pipeline.steps.new_table_watch import (  # noqa: PLC0415 - see above
             LaterTables,
         )
@@ -135,18 +135,21 @@ class CdcSteps:
         return LaterTables(self.run, every_s)
 
     def end_for_tables(self) -> bool:
-        """End the stream if tables are to come, go or begin again, which planning then does."""
+        """End the stream if tables are to be added, removed or reset; tell whether.
+
+        It is ended by taking the pipeline over; planning then changes the tables.
+        """
         later = self.later_tables(every_s=0.0)
         later.look()
         return later.is_found
 
     def go_on_with(self, later: LaterTables) -> PlanSummary:
-        """Plan what the stream was ended for, by the file as it was then."""
+        """Plan the changes of tables for which the stream was ended, by the file as it was then."""
         self.run = later.run
         return self.plan()
 
     def start_snapshot(self) -> JobProcess | JobHere | None:
-        """Start the snapshot job; None if the stream has taken over already."""
+        """Start the snapshot job; None if the pipeline is already handed off."""
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above
             start_snapshot,
         )
@@ -154,7 +157,7 @@ class CdcSteps:
         return start_snapshot(self.run, self.spark_options())
 
     def hand_off(self) -> StreamSplit:
-        """Turn the snapshot's reports into the stream's start."""
+        """Hand off: turn the snapshot's reports into the stream."""
         from airflow_cdc_provider.pipeline.steps.handing_off import (  # noqa: PLC0415 - see above
             hand_off,
         )
@@ -170,7 +173,7 @@ class CdcSteps:
         return start_stream(self.run, self.spark_options(), mode=mode)
 
     def start_catching_up(self) -> JobProcess | JobHere | None:
-        """Start the stream job up to the log's end; None if the sink has all of the log."""
+        """Start a stream job up to the log's end; None if the sink has all of the log."""
         from airflow_cdc_provider.pipeline.steps.jobs import JobEnd  # noqa: PLC0415 - see above
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415
             start_catching_up,
@@ -180,7 +183,7 @@ class CdcSteps:
         return None if isinstance(started, JobEnd) else started
 
     def finish_tables(self) -> tuple[TableId, ...]:
-        """Add the sink's unique and foreign keys; return the tables that are not consistent."""
+        """Add the sink's unique and foreign keys; return the tables not consistent yet."""
         from airflow_cdc_provider.pipeline.steps.finishing import (  # noqa: PLC0415 - see above
             finish_tables,
         )
@@ -188,7 +191,7 @@ class CdcSteps:
         return finish_tables(self.run)
 
     def table_news(self, told_by: str) -> tuple[TableNews, ...]:
-        """Return the tables that others are to be told of; none before the hand-off."""
+        """Return the tables whose changes are to be announced; none before the hand-off."""
         from airflow_cdc_provider.pipeline.steps.table_announcements import (  # noqa: PLC0415 - see above
             table_news,
         )
@@ -196,7 +199,7 @@ class CdcSteps:
         return table_news(self.run, told_by)
 
     def note_told(self, news: Sequence[TableNews], told_by: str) -> None:
-        """Remember what others are told."""
+        """Store what was announced, and by whom."""
         from airflow_cdc_provider.pipeline.steps.table_announcements import (  # noqa: PLC0415 - see above
             note_told,
         )
@@ -213,7 +216,7 @@ class CdcSteps:
         only_changed: bool = False,
         percent: float = 100.0,
     ) -> VerifyReport:
-        """Compare source and sink, both ways; see the step for its arguments."""
+        """Compare source and sink tables; see the step for its arguments."""
         from airflow_cdc_provider.pipeline.steps.verify_budget import (  # noqa: PLC0415 - see above
             Budget,
         )
@@ -231,7 +234,7 @@ class CdcSteps:
         )
 
     def to_verify(self) -> tuple[TableId, ...]:
-        """Return the tables that changed in more than rows since they were last found equal."""
+        """Return the tables not found equal since their definition or phase last changed."""
         from airflow_cdc_provider.pipeline.steps.verified import (  # noqa: PLC0415 - see above
             to_verify,
         )
@@ -239,7 +242,7 @@ class CdcSteps:
         return to_verify(self.run)
 
     def repairs(self, report: VerifyReport) -> tuple[Repair, ...]:
-        """Return what makes the compared tables equal that the stream does not leave alone."""
+        """Return the repairs of differing tables, except isolated ones."""
         from airflow_cdc_provider.pipeline.steps.repairing import (  # noqa: PLC0415 - see above
             repairs,
         )
@@ -248,7 +251,7 @@ class CdcSteps:
         return repairs(self.run, replace(report, tables=flowing))
 
     def spark_options(self) -> SparkOptions:
-        """Return where jobs run, and where their logs go."""
+        """Return the Spark settings of jobs: master, launcher, log folder."""
         from airflow_cdc_provider.hooks.spark_submit import launcher_of  # noqa: PLC0415
         from airflow_cdc_provider.pipeline.connections import spark_master  # noqa: PLC0415
         from airflow_cdc_provider.pipeline.steps.jobs import (  # noqa: PLC0415 - see above
@@ -267,7 +270,7 @@ class CdcSteps:
 
 
 def find_spark_master(conn_id: str) -> str | None:
-    """Return the master that a connection names to the command line, whose jobs are not submitted.
+    """Return a connection's Spark master for the command line, whose jobs are not submitted.
 
     None if there is no such connection; one that asks for more than a master is refused.
     """
@@ -276,12 +279,13 @@ def find_spark_master(conn_id: str) -> str | None:
 
 
 def _any_master(conn_id: str) -> str | None:
-    """Return the master that a connection names, None if there is no such connection."""
+    """Return the Spark master that a connection names, None if there is no connection."""
     fields = _fields(conn_id)
     return None if fields is None else fields.spark_master()
 
 
 def _fields(conn_id: str) -> ConnectionFields | None:
+    """Return the fields of an Airflow connection, None if there is none."""
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:

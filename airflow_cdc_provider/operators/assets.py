@@ -33,19 +33,19 @@ _MOST = 200
 
 
 def table_asset(model: PipelineFile, table: TableId) -> Asset:
-    """Return the asset of one target table: by name too the one that `Asset(uri)` is."""
+    """Return the Airflow asset of one sink table, the same as `Asset(uri)`."""
     server = model.sink.conn_id or model.sink.dsn_env or f"changelog{model.sink.path}"
     path = f"{quote(table.database, safe='')}/{quote(table.table, safe='')}"
     return Asset(f"cdc://{quote(server)}/{path}")
 
 
 def tables_alias(model: PipelineFile) -> AssetAlias:
-    """Return the alias of the tables that patterns pick."""
+    """Return the asset alias for the tables that the file's patterns pick."""
     return AssetAlias(name=f"cdc/{model.pipeline}")
 
 
 def outlets_of(model: PipelineFile) -> list[Asset | AssetAlias]:
-    """Return what the tasks that tell of the pipeline's tables bring about."""
+    """Return the outlets of tasks that announce the pipeline's tables."""
     source = model.source
     exact = [
         TableId(pattern.database, pattern.table) for pattern in source.patterns if pattern.is_exact
@@ -60,10 +60,10 @@ def outlets_of(model: PipelineFile) -> list[Asset | AssetAlias]:
 def tell_news(
     operator: BaseOperator, context: Context, steps: CdcSteps, news: Sequence[TableNews]
 ) -> dict[str, JsonValue]:
-    """Send an event of each table that is news when the task succeeds, and of no other.
+    """Send an asset event for each table in `news` when the task succeeds.
 
-    Returns a summary. What is told is remembered under the run, so that a task that is tried again
-    tells it again.
+    Returns a summary. What is announced is stored under the run, so that a retried task announces
+    it again.
     """
     model, state = steps.run.model, steps.status().state
     alias = tables_alias(model)
@@ -99,7 +99,7 @@ def tell_news(
 
 
 def work_of_news(news: Sequence[TableNews] | None) -> LineageWork:
-    """Say what a task that tells did: what is not news was not changed. None if it is not known."""
+    """Return the lineage of a task that announces tables; all tables if it is not known."""
     if news is None:
         return LineageWork()
     deeds = {each.table: LineageEntry(rows=each.changes, position=each.position) for each in news}
@@ -107,11 +107,11 @@ def work_of_news(news: Sequence[TableNews] | None) -> LineageWork:
 
 
 def told_by(context: Mapping[str, Any] | Context) -> str:
-    """Return the name under which one run of a DAG tells."""
+    """Return the name under which one run of a DAG announces tables."""
     run = context.get("dag_run")
     return "" if run is None else f"{run.dag_id}/{run.run_id}"
 
 
 def _mirror(context: Context, asset: Asset, extra: Mapping[str, JsonValue]) -> None:
-    """Show the watermark in the asset's own store; the state store stays the authority."""
+    """Copy the position to the asset's own store; the state store stays the authority."""
     context["asset_state_store"][asset].set(WATERMARK_KEY, dict(extra))

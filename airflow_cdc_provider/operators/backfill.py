@@ -26,7 +26,7 @@ from airflow_cdc_provider.operators.requests import CdcRequestOperator
 
 class CdcWindowOperator(CdcOperator):
     """
-    Say which window of time a run is about: what its form says, else its data interval.
+    Return the window of time of a run: from its form, else its data interval.
 
     Skips the run before the pipeline's snapshot is done, which reads every row anyway.
 
@@ -35,6 +35,7 @@ class CdcWindowOperator(CdcOperator):
     """
 
     def execute(self, context: Context) -> Any:
+        """Return the run's window; skip the run before the snapshot is done."""
         with self.opened() as steps:
             require_known_params(context)
             window = _window_of_run(context)
@@ -47,13 +48,13 @@ class CdcWindowOperator(CdcOperator):
         return self.told(window, tables)
 
     def told(self, window: Window, tables: Sequence[str]) -> Any:  # noqa: ARG002 - see below
-        """Return the window for the tasks behind this one, of which each has its table."""
+        """Return the run's window, for the tasks of the tables."""
         return {"start": window.start.isoformat(), "end": window.end.isoformat()}
 
 
 class CdcTableWindowsOperator(CdcWindowOperator):
     """
-    Say which window a run is about, once for each table of the file's `backfill`.
+    Return the run's window once for each table of the file's `backfill`.
 
     For a task that is mapped over them, where the tables are known with the run only.
 
@@ -62,14 +63,14 @@ class CdcTableWindowsOperator(CdcWindowOperator):
     """
 
     def told(self, window: Window, tables: Sequence[str]) -> Any:
-        """Return the arguments of each mapped task."""
+        """Return the arguments of each mapped task: table and window."""
         start, end = window.start.isoformat(), window.end.isoformat()
         return [{"table": table, "start": start, "end": end} for table in tables]
 
 
 class CdcBackfillOperator(CdcRequestOperator):
     """
-    Have one table's rows read again that lie in a window of time, and wait for it.
+    Read one table's rows of a window of time again, and wait for that.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -85,8 +86,8 @@ class CdcBackfillOperator(CdcRequestOperator):
     :param only_estimate: only say how many rows both sides have; off by a word for no (templated).
     :param approve_above_rows: a request about more rows waits to be approved; the file's own limit
         holds beside it.
-    :param approved_by: who approved it already; it then waits for nobody (templated).
-    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+    :param approved_by: who approved it already; then it needs no approval (templated).
+    :param idle_s: for how many seconds no process may run the pipeline before this task
         carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones.
     :param poll_s: seconds between looks at the request while the task is deferred.
     :param progress_every_s: seconds between lines of progress in the log, while it does the work.
@@ -122,6 +123,7 @@ class CdcBackfillOperator(CdcRequestOperator):
         self.epoch = epoch
 
     def scope(self, requests: CdcRequests) -> Scope:
+        """Return the scope of the table's rows in the window."""
         window = _window(self.start, self.end)
         if self.column is None:
             return requests.window_scope(self.table, window)
@@ -130,10 +132,12 @@ class CdcBackfillOperator(CdcRequestOperator):
         )
 
     def asked_tables(self) -> tuple[TableId, ...]:
+        """Return the table of the backfill."""
         return tables_of([self.table])
 
 
 def _window_of_run(context: Context) -> Window:
+    """Return the window from the run's parameters, else its data interval."""
     params: Mapping[str, Any] = context.get("params") or {}
     start, end = params.get("from"), params.get("to")
     if start or end:
@@ -149,12 +153,13 @@ def _window_of_run(context: Context) -> Window:
 
 
 def _is_of_a_backfill(context: Context) -> bool:
+    """Tell whether the run is one of Airflow's own backfill."""
     kind = getattr(context.get("dag_run"), "run_type", "")
     return getattr(kind, "value", kind) == "backfill"
 
 
 def _window(start: object, end: object) -> Window:
-    """Read a window; a schedule without intervals has none, or one that is empty."""
+    """Parse a window; refuse one that is missing or empty, as of a schedule without intervals."""
     if not start or not end:
         raise _refused(
             "the run has no window of time" if not (start or end) else "one end of it is missing"
@@ -166,6 +171,7 @@ def _window(start: object, end: object) -> Window:
 
 
 def _instant(value: object) -> datetime:
+    """Parse a time with its offset, and return it in UTC."""
     found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     if found.tzinfo is None:
         raise ValueError(f"{str(value)[:40]!r} has no offset, such as 2026-11-01T00:00:00+00:00")
@@ -173,6 +179,7 @@ def _instant(value: object) -> datetime:
 
 
 def _refused(what: str) -> RefusedError:
+    """Return the error for a run without a valid window."""
     return RefusedError(
         what,
         where="window of the run",

@@ -41,7 +41,7 @@ def backfill_dag(
     tags: Iterable[str] = (),
 ) -> DAG:
     """
-    Make `<pipeline>__backfill` of one pipeline whose file has `backfill`.
+    Make the DAG `<pipeline>__backfill` of a pipeline whose file has `backfill`.
 
     :param pipeline: the pipeline file, its path, or what was made of it.
     :param schedule: cron, in UTC, of which each run has an interval; or a timetable with data
@@ -77,11 +77,12 @@ def backfill_dag(
 
 
 def _tables(parts: Parts) -> Mapping[str, Any]:
+    """Return the tables of the file's `backfill` section."""
     return {} if parts.model is None else parts.model.backfill
 
 
 def _task_ids(parts: Parts) -> Iterator[tuple[str, str]]:
-    """Yield a task's id and its table; two names may be the same as ids."""
+    """Yield each task's id and table; ids that would be equal get a number."""
     taken = {_WINDOW}
     for table in _tables(parts):
         task_id = first = NOT_IN_AN_ID.sub("_", table)
@@ -96,7 +97,7 @@ def _task_ids(parts: Parts) -> Iterator[tuple[str, str]]:
 def window_params(
     section: str | None = "Another window than the run's own",
 ) -> dict[str, Param]:
-    """Return the form's fields, in a section that Airflow opens only for who asks.
+    """Return the form's fields for a window, in a section that is closed at first.
 
     Airflow's own backfill asks for a range of dates as From and To just above.
     """
@@ -114,5 +115,6 @@ def window_params(
 
 
 def _doc(parts: Parts) -> str:
+    """Return the DAG's documentation."""
     tables = (f"- `{name}` by `{table.column}`" for name, table in _tables(parts).items())
     return _DOC.format(name=parts.name, tables="\n".join(tables))

@@ -37,7 +37,7 @@ WORTH_A_RETRY = (RetryableError, FencedError, StateMovedError)
 
 class CdcOperator(TellsLineage, BaseOperator):
     """
-    One step of a pipeline.
+    The base of all operators: one step of a pipeline.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing, such as a clash of two pipeline files; it then
@@ -63,7 +63,7 @@ class CdcOperator(TellsLineage, BaseOperator):
 
     @contextmanager
     def opened(self, *, owner: str = "") -> Iterator[CdcSteps]:
-        """Open the pipeline, as its DAG unless `owner` says else; errors leave as Airflow's."""
+        """Open the pipeline for a task; errors become Airflow's, which retry or fail the task."""
         if self.refused:
             raise failure(self.refused)
         owner = owner or self._owner
@@ -74,6 +74,7 @@ class CdcOperator(TellsLineage, BaseOperator):
 
     @contextmanager
     def _notifying(self, steps: CdcSteps) -> Iterator[None]:
+        """Notify receivers of the task's errors, if this kind of task does."""
         if not self.notifies:
             yield
             return
@@ -88,6 +89,7 @@ class CdcOperator(TellsLineage, BaseOperator):
 
     @property
     def _owner(self) -> str:
+        """Return the name under which the task owns the pipeline."""
         owner = owner_of(self.dag_id)
         return f"{owner}, run {get_current_context()['run_id']}" if self.is_run_owner else owner
 
@@ -103,7 +105,7 @@ def owner_of(dag_id: str) -> str:
 
 @contextmanager
 def airflow_errors(pipeline: str = "FILE") -> Iterator[None]:
-    """Let an error retry its task if trying again may mend it, and else fail it at once.
+    """Turn an error into one that lets Airflow retry the task, or fail it at once.
 
     Its parts are logged, a line each; Airflow adds no stack to them. Where a remedy names commands,
     a line says what does that in Airflow; `pipeline` is the path of the file they are about.
@@ -119,7 +121,7 @@ def airflow_errors(pipeline: str = "FILE") -> Iterator[None]:
 
 
 def skip_if_paused(steps: CdcSteps) -> None:
-    """Skip the task, and with it the rest of the run, while the pipeline is to stop."""
+    """Skip the task, and with it the rest of the run, if the pipeline is paused."""
     if steps.is_paused:
         raise AirflowSkipException(
             f"pipeline {steps.run.name} is paused; Resume on the CDC page, or `resume`, lets the "
@@ -128,7 +130,7 @@ def skip_if_paused(steps: CdcSteps) -> None:
 
 
 def end_without(context: Context, tasks: Sequence[str], *, returned: Mapping[str, Any]) -> NoReturn:
-    """End the task as a success, with what it returns, and have Airflow skip other tasks at once.
+    """End the task as a success with a return value, and skip other tasks at once.
 
     They are not skipped again when they are cleared: then they run.
     """

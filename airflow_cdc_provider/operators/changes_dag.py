@@ -34,10 +34,10 @@ def changes_dag(
     tags: Iterable[str] = (),
 ) -> DAG:
     """
-    Make `<pipeline>__changes` of one continuous pipeline.
+    Make the DAG `<pipeline>__changes` that announces changed tables of a continuous pipeline.
 
     :param pipeline: the pipeline file, or its path.
-    :param every_s: seconds that changes are gathered before they are told.
+    :param every_s: seconds that changes are gathered before they are announced.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAG.
     """

@@ -59,17 +59,17 @@ _REJECTED = "rejected"
 
 
 def verify_asset(name: str) -> Asset:
-    """Return the asset whose events say what comparisons of a pipeline have found."""
+    """Return the asset whose events carry the results of a pipeline's comparisons."""
     return Asset(name=f"cdc-verify/{name}", uri=f"cdc://verify/{quote(name)}")
 
 
 class CdcComparingOperator(CdcJobOperator):
     """
-    Compares, and tells of it; the base of those that do.
+    The base of operators that compare source and sink and report the result.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
     :param progress_every_s: seconds between lines of progress while it catches up.
@@ -88,7 +88,7 @@ class CdcComparingOperator(CdcJobOperator):
         tables: tuple[TableId, ...] | None,
         **options: Any,
     ) -> VerifyReport:
-        """Compare; rows that may only be late are waited for. For options see the step."""
+        """Compare tables, catching up with the log if rows may only be late; return the report."""
         steps.require_not_ended()
         self._report = steps.verify(
             tables,
@@ -99,11 +99,11 @@ class CdcComparingOperator(CdcJobOperator):
         return self._report
 
     def lineage_work(self) -> LineageWork | None:
-        """Tell of the tables that were compared, and what was found."""
+        """Return the task's lineage: the compared tables and results."""
         return None if self._report is None else compared_work(None, self._report)
 
     def told(self, context: Context, steps: CdcSteps, report: VerifyReport) -> dict[str, Any]:
-        """Write the report into the log, and its counts into the events of assets."""
+        """Log the report, and put its counts into the asset events; return it as plain values."""
         for table in report.tables:
             tell = self.log.info if table.equal else self.log.warning
             for line in verdict_lines(table):
@@ -125,7 +125,7 @@ class CdcComparingOperator(CdcJobOperator):
         return comparison_form(steps.run.name, report, position)
 
     def _catch_up_when_free(self, context: Context, steps: CdcSteps) -> None:
-        """Catch up with the log; whoever is at work on the pipeline just now is waited for."""
+        """Catch up with the log, after waiting for another owner to end."""
         deadline = time.monotonic() + self.others_s
         while True:
             try:
@@ -142,7 +142,7 @@ class CdcComparingOperator(CdcJobOperator):
 
 class CdcCompareOperator(CdcComparingOperator):
     """
-    Compare source and sink, both ways, and tell what was found, whatever it is.
+    Compare source and sink both ways and return the result; a difference is no failure.
 
     Fails only if they could not be compared: what becomes of a difference is for the tasks behind
     it. Skips the run while the pipeline is paused, and before its snapshot is done. With
@@ -155,7 +155,7 @@ class CdcCompareOperator(CdcComparingOperator):
         parameter `tables`, or all.
     :param values: write the values that differ into the log, too, as the run's parameter `values`
         does; the XCom never has them.
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
     :param progress_every_s: seconds between lines of progress while it catches up.
@@ -171,10 +171,11 @@ class CdcCompareOperator(CdcComparingOperator):
         self.values = values
 
     def lineage_work(self) -> LineageWork:
-        """Tell of the tables that are compared, and what was found."""
+        """Return the task's lineage: the compared tables and results."""
         return compared_work(tables_of(self.task_id, self.tables or None), self._report)
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Compare, log the result, and return it with the possible repairs."""
         with self.opened() as steps:
             require_known_params(context)
             skip_if_paused(steps)
@@ -202,7 +203,7 @@ class CdcCompareOperator(CdcComparingOperator):
         return {**form, "repairs": repairs[:_MOST_REPAIRS]}
 
     def _what_comes_next(self, context: Context, name: str) -> str:
-        """Say what the rest of the run does about it, or what a person can."""
+        """Describe what the rest of the run, or a person, does about a difference."""
         whole = f"to have whole tables read again, trigger the DAG `{name}__resync`"
         repair = context["params"].get("repair")
         if repair not in _NEXT:  # a DAG of the user's own
@@ -212,7 +213,7 @@ class CdcCompareOperator(CdcComparingOperator):
 
 class CdcApproveRepairOperator(ApprovalOperator):
     """
-    Ask a person whether rows that differ are to be read again; waiting takes no worker.
+    Ask a person whether differing rows are to be read again; waiting takes no worker.
 
     Skipped where nothing differs, or nothing is to be repaired. Returns what is to be repaired.
 
@@ -230,6 +231,7 @@ class CdcApproveRepairOperator(ApprovalOperator):
         self.compare_task = compare_task
 
     def execute(self, context: Context) -> Any:
+        """Skip if nothing differs; else return the repairs, or wait for a person's answer."""
         found = self._found(context)
         if not found:
             raise AirflowSkipException(self._why_nothing(context))
@@ -240,6 +242,7 @@ class CdcApproveRepairOperator(ApprovalOperator):
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Return the repairs if the person approved them, else none."""
         person = event.get("responded_by_user") or {}
         by = str(person.get("name") or person.get("id") or "")
         if event.get("chosen_options") == [self.REJECT]:  # what follows ends the task at once
@@ -253,12 +256,15 @@ class CdcApproveRepairOperator(ApprovalOperator):
         return [{**each, "approved_by": by} for each in self._found(context)]
 
     def _found(self, context: Context) -> list[dict[str, Any]]:
+        """Return the repairs that the comparing task found."""
         return list(self._compared(context).get("repairs", ()))
 
     def _compared(self, context: Context) -> Mapping[str, Any]:
+        """Return what the comparing task returned."""
         return context["ti"].xcom_pull(task_ids=self.compare_task) or {}
 
     def _why_nothing(self, context: Context) -> str:
+        """Explain why there is nothing to repair."""
         standing = standing_of(self._compared(context))
         if not standing:
             return "there is nothing to repair"
@@ -267,12 +273,12 @@ class CdcApproveRepairOperator(ApprovalOperator):
 
 class CdcRepairOperator(CdcRequestOperator):
     """
-    Have one table's rows that differ read again, as `verify --repair` does, and wait for it.
+    Read one table's differing rows again, as `verify --repair` does, and wait for that.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
     :param repair: what the task that compared the table returned about it.
-    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+    :param idle_s: for how many seconds no process may run the pipeline before this task
         carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones.
     :param poll_s: seconds between looks at the request while the task is deferred.
     :param progress_every_s: seconds between lines of progress in the log, while it does the work.
@@ -286,26 +292,28 @@ class CdcRepairOperator(CdcRequestOperator):
         self.repair = repair
 
     def scope(self, requests: CdcRequests) -> Scope:  # noqa: ARG002 - it was found by comparing
+        """Return the scope of the repair."""
         self.approved_by = str(self.repair.get("approved_by", self.approved_by))
         return scope_from_json(self.repair["scope"])
 
     def asked_tables(self) -> tuple[TableId, ...]:
+        """Return the tables of the repair."""
         return scope_from_json(self.repair["scope"]).tables
 
 
 class CdcVerdictOperator(CdcComparingOperator):
     """
-    Fail, by name, if tables that were found different still are.
+    Fail if tables that were found different still are; compares again after repairs.
 
-    They are compared again if anything was repaired since; with an alias among its outlets, the
-    asset of the pipeline's comparisons then gets an event with the counts.
+    The error names the tables. With an alias among its outlets, the asset of the pipeline's
+    comparisons then gets an event with the counts.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
     :param compare_task: id of the task that compared them.
     :param repair_task: id of the task, mapped or not, that repaired what differed.
     :param approve_task: id of the task that asked a person whether to repair it.
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
     :param progress_every_s: seconds between lines of progress while it catches up.
@@ -325,6 +333,7 @@ class CdcVerdictOperator(CdcComparingOperator):
         self.repair_task = repair_task
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Compare repaired tables again, and fail if any table differs."""
         found = context["ti"].xcom_pull(task_ids=self.compare_task)
         if found is None:
             raise AirflowSkipException("nothing was compared")
@@ -339,7 +348,7 @@ class CdcVerdictOperator(CdcComparingOperator):
         return {name: value for name, value in found.items() if name != "repairs"}
 
     def _what_to_do(self, context: Context, found: Mapping[str, Any]) -> Iterator[str]:
-        """Say it of tables that stand still, and of those that a repair can make equal."""
+        """Yield advice on isolated tables, and on those that a repair can make equal."""
         standing = standing_of(found)
         if standing:
             yield f"what to do: {come_back_text(standing, file=self.pipeline)}"

@@ -22,7 +22,7 @@ from airflow_cdc_provider.operators.params import require_known_params
 
 class CdcControlOperator(CdcOperator):
     """
-    Tell a pipeline, or single tables of it, to do what the command of that name does.
+    Run a command on a pipeline or its tables: pause, resume, restart, add, remove, reset, drop.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -56,6 +56,7 @@ class CdcControlOperator(CdcOperator):
         self.wait_s = wait_s
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        """Run the command, if it is confirmed where it must be, and return what was done."""
         with airflow_errors(self.pipeline):
             action, tables = action_of(self.action), tables_of(self.tables or ())
         with self.opened() as steps:
@@ -82,7 +83,7 @@ class CdcControlOperator(CdcOperator):
 
 class CdcTablesOperator(CdcControlOperator):
     """
-    Change single tables as the form of its run says: `action`, `tables` and `drop_target`.
+    Change single tables as the run's form says: `action`, `tables` and `drop_target`.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -96,6 +97,7 @@ class CdcTablesOperator(CdcControlOperator):
         super().__init__(action="", wait_s=wait_s, **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Read the run's form, and run its action on the tables."""
         with airflow_errors(self.pipeline):
             require_known_params(context)
             params = context["params"]
@@ -105,7 +107,7 @@ class CdcTablesOperator(CdcControlOperator):
         return super().execute(context)
 
     def _require_of_tables(self) -> None:
-        """Refuse what would be about the whole pipeline."""
+        """Refuse an action on the whole pipeline."""
         action = action_of(self.action)
         if action not in OF_TABLES or not (self.tables or action is Action.ADD):
             raise RefusedError(

@@ -94,14 +94,14 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     tags: Iterable[str] = (),
 ) -> dict[str, DAG]:
     """
-    Make the DAGs of every pipeline file in a folder, and put them where Airflow finds them.
+    Make the DAGs of every pipeline file in a folder, and put them into a DAG file's globals.
 
     :param folder: folder of the YAML files, relative to the DAG file.
     :param into: the DAG file's `globals()`.
     :param schedule: cron of bounded pipelines; None leaves them to be triggered.
     :param continuous_schedule: schedule of continuous pipelines; None, as they run until paused.
     :param changes_every_s: seconds that a continuous stream's changes are gathered before other
-        DAGs are told of the changed tables; None makes no `<pipeline>__changes`.
+        DAGs are notified of the changed tables; None makes no `<pipeline>__changes`.
     :param resync: make `<pipeline>__resync`, too, of pipelines whose sink takes rows again.
     :param tables: make `<pipeline>__tables`, too, a form to add, remove and reset single tables.
     :param backfill_schedule: cron, in UTC, or timetable of `<pipeline>__backfill`, which files with
@@ -154,12 +154,13 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
 
 
 def _add(dags: Iterable[DAG], made: MutableMapping[str, DAG]) -> None:
+    """Add DAGs whose ids are not taken yet."""
     for dag in dags:
         made.setdefault(dag.dag_id, dag)
 
 
 def _parts(file: FolderFile, made: Mapping[str, DAG]) -> Parts:
-    """Return what DAGs are made from; a file that cannot be read takes no id of one that can."""
+    """Return what a file's DAGs are made from; a broken file takes no id of a good one."""
     parts = Parts.of_file(file)
     if file.loaded is not None or parts.dag_id("sync") not in made:
         return parts
@@ -175,7 +176,7 @@ def sync_dag(
     tags: Iterable[str] = (),
 ) -> DAG:
     """
-    Make `<pipeline>__sync` of one pipeline.
+    Make the DAG `<pipeline>__sync` that runs one pipeline.
 
     :param pipeline: the pipeline file, or its path.
     :param schedule: when it runs; None leaves it to be triggered.
@@ -195,6 +196,7 @@ def _dag(
     default_args: Mapping[str, Any] | None,
     tags: Iterable[str],
 ) -> DAG:
+    """Make the DAG `<pipeline>__sync` with its tasks."""
     with new_dag(
         tasks,
         "sync",
@@ -225,7 +227,7 @@ def sync_group(
     verify: str | bool = _VERIFY,
 ) -> TaskGroup:
     """
-    Make the tasks of one pipeline, for a DAG of your own.
+    Make a task group of one pipeline's tasks, for a DAG of your own.
 
     :param pipeline: the pipeline file, or its path.
     :param group_id: name of the group; the pipeline's if None.
@@ -240,7 +242,7 @@ def sync_group(
 
 
 def _add_tasks(tasks: Parts, *, verify: str | bool) -> None:
-    """Add the tasks to the DAG or the group that is being made."""
+    """Add the pipeline's tasks to the DAG or group that is being made."""
     path, refused = tasks.path, tasks.refused
     preflight = CdcPreflightOperator(task_id="preflight", pipeline=path, refused=refused)
     snapshot: list[CdcOperator] = [
@@ -276,7 +278,7 @@ def _leave_out_what_is_done(
     stream: CdcStreamOperator,
     finish: CdcFinishOperator,
 ) -> None:
-    """Let preflight skip what has nothing to do, and the tasks after that run nevertheless.
+    """Let preflight skip tasks that have nothing to do, while those after them still run.
 
     Where preflight itself is skipped, as of a paused pipeline, so are these.
     """

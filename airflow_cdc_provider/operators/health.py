@@ -16,7 +16,7 @@ from airflow_cdc_provider.views.summaries import stream_summary
 
 class CdcHealthOperator(CdcOperator):
     """
-    Fail while a pipeline has failed, leaves a table alone, waits for a person, or is late.
+    Fail if a pipeline has failed, has an isolated table, waits for a person, or is late.
 
     Asks the state store alone; one that is paused on purpose is well. A copy older than the
     pipeline file's `freshness` is late, whatever the limits here.
@@ -43,6 +43,7 @@ class CdcHealthOperator(CdcOperator):
         self.max_silence_s = max_silence_s
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        """Check the pipeline's status and fail with its problems."""
         with self.opened() as steps:
             status = steps.status()
             is_bounded = steps.run.model.stream.mode == "bounded"

@@ -59,7 +59,7 @@ _FIRST_COMMIT_S = 60.0
 
 class CdcJobOperator(CdcOperator):
     """
-    Starts a Spark job and remembers it.
+    The base of operators that start a job and wait for it.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -80,13 +80,13 @@ class CdcJobOperator(CdcOperator):
 
     @contextmanager
     def opened(self, *, owner: str = "") -> Iterator[CdcSteps]:
-        """Open the pipeline, whose lease is given back if the task is ended."""
+        """Open the pipeline; its lease is given back if the task is killed."""
         with super().opened(owner=owner) as steps:
             self._steps = steps
             yield steps
 
     def on_kill(self) -> None:
-        """End the job with its task, also one that is just being started."""
+        """Stop the job and give the lease back when the task is killed."""
         self._is_killed = True
         self._end_job()
         if self._steps is not None:
@@ -96,6 +96,7 @@ class CdcJobOperator(CdcOperator):
             thread.join(_GIVE_BACK_PATIENCE_S)
 
     def _end_job(self) -> None:
+        """Stop the job that this task has started."""
         job = self._job
         if job is not None and job.pid is not None:
             stop_group(job.pid, patience_s=KILL_PATIENCE_S)
@@ -103,7 +104,7 @@ class CdcJobOperator(CdcOperator):
             job.stop(patience_s=KILL_PATIENCE_S)
 
     def start_job(self, context: Context, start: Callable[[], StartedT]) -> StartedT:
-        """End what an earlier try left, start the job if there is one to start, remember it."""
+        """Stop a job that an earlier try left, start the new one, and remember it."""
         store = context["task_state_store"]
         left = end_earlier_job(store, patience_s=KILL_PATIENCE_S)
         if left is not None:
@@ -126,7 +127,7 @@ class CdcJobOperator(CdcOperator):
     def _note(
         self, store: TaskStateStore, left: JobHandle | None, job: JobProcess | JobHere
     ) -> None:
-        """Remember a job that would outlive this process."""
+        """Remember a job that outlives this process, so that the next try can stop it."""
         pid, log = job.pid, job.log
         if pid is None or log is None:
             self.log.info("little to do: this task does it itself, without Spark")
@@ -152,7 +153,7 @@ class CdcJobOperator(CdcOperator):
         job: JobProcess | JobHere,
         look: Callable[[], None] = lambda: None,
     ) -> JobEnd:
-        """Wait for the job's end, showing progress; `look` is called as often as that."""
+        """Wait for the job's end, logging progress; `look` is called as often as that."""
         last, pace = "", Pace()
 
         def tell(*, ended: str = "") -> None:
@@ -181,7 +182,7 @@ class CdcJobOperator(CdcOperator):
         return end
 
     def show_spark(self, context: Context, status: PipelineStatus, generation: int) -> None:
-        """Link to the job's Spark as soon as its driver has told where it is shown."""
+        """Link to the job's Spark UI once its driver has recorded the address."""
         found = SparkPlace.find(status.events, generation)
         if found is not None and found != self.spark_place:
             self.spark_place = found
@@ -189,7 +190,7 @@ class CdcJobOperator(CdcOperator):
             push_links(context, self)
 
     def catch_up(self, context: Context, steps: CdcSteps) -> None:
-        """Stream up to where the log ends now, and wait for it; no job where nothing is to do."""
+        """Stream up to the end that the log has now, and wait; no job if nothing is to do."""
         job = self.start_job(context, steps.start_catching_up)
         if job is None:
             self.log.info("nothing to stream: the sink has all of the source's log")
@@ -197,14 +198,14 @@ class CdcJobOperator(CdcOperator):
             self.wait_for_all(context, steps, job)
 
     def wait_for_all(self, context: Context, steps: CdcSteps, job: JobProcess | JobHere) -> None:
-        """Wait until the job has done all it is for; skip the rest of the run if it was paused."""
+        """Wait for the job's end; skip the rest of the run if the job was stopped."""
         if self.wait(context, steps, job).outcome == "stopped":
             raise AirflowSkipException(f"pipeline {steps.run.name} was paused meanwhile")
 
 
 class CdcSnapshotOperator(CdcJobOperator):
     """
-    Read every split that is not in the sink yet, and wait for it.
+    Read every split that is not in the sink yet, and wait for that.
 
     Does nothing once the stream has taken over.
 
@@ -216,6 +217,7 @@ class CdcSnapshotOperator(CdcJobOperator):
     fails_run = True
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Start the snapshot job, if it has anything to read, and wait for it."""
         with self.opened() as steps:
             skip_if_paused(steps)
             job = self.start_job(context, steps.start_snapshot)
@@ -226,13 +228,13 @@ class CdcSnapshotOperator(CdcJobOperator):
             return snapshot_summary(steps.status(), ran=job is not None)
 
     def lineage_work(self) -> LineageWork:
-        """Tell of all tables, and of the rows of the snapshot if this task read any."""
+        """Return the task's lineage: all tables, with the rows it read."""
         return LineageWork(is_snapshot=self._job is not None)
 
 
 class CdcStreamOperator(CdcJobOperator):
     """
-    Follow the log.
+    Run the stream: catch up with the log if `bounded`, else start a continuous job.
 
     `bounded` catches up with where the log ends now, and waits for it. `continuous` starts a job
     that outlives the task, for a `CdcStreamSensor` to watch, and ends when the job is streaming.
@@ -269,10 +271,11 @@ class CdcStreamOperator(CdcJobOperator):
 
     @classmethod
     def get_serialized_fields(cls) -> frozenset[str]:
-        """Have Airflow keep what the page needs with the DAG."""
+        """Have Airflow keep the field `shown` with the serialised DAG, for the CDC page."""
         return frozenset(super().get_serialized_fields() | {"shown"})  # type: ignore[no-untyped-call]
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Catch up with the log, or start the continuous stream and wait until it streams."""
         with self.opened() as steps:
             skip_if_paused(steps)
             if (self.mode or steps.run.model.stream.mode) == "bounded":
@@ -289,7 +292,7 @@ class CdcStreamOperator(CdcJobOperator):
             return stream_summary(steps.status())
 
     def _follow(self, context: Context, steps: CdcSteps, job: JobProcess) -> None:
-        """Wait for the stream's end; it begins again where tables come, go or begin again."""
+        """Wait for the stream's end; restart it where tables are added, removed or reset."""
         while True:
             later = steps.later_tables()
             try:
@@ -307,7 +310,7 @@ class CdcStreamOperator(CdcJobOperator):
                 return
 
     def lineage_work(self) -> LineageWork:
-        """Tell of all tables."""
+        """Return the task's lineage: all tables."""
         return LineageWork()
 
 
@@ -316,7 +319,7 @@ _detached: list[JobProcess] = []
 
 
 class _Heard:
-    """What was heard of one generation's stream; what older ones told does not count."""
+    """Watches whether the stream of one generation has begun, by its heartbeats."""
 
     def __init__(self, generation: int) -> None:
         self._generation = generation
@@ -324,10 +327,11 @@ class _Heard:
 
     @property
     def is_alive(self) -> bool:
+        """Tell whether a heartbeat of this generation was seen."""
         return self._first is not None
 
     def streams(self, status: PipelineStatus, now_s: float) -> bool:
-        """Tell whether a stream is under way, after another look."""
+        """Tell whether this generation's stream works: it has committed, or lived for a while."""
         state, stream = status.state, status.stream
         is_its = state.phase is Phase.STREAMING and state.generation == self._generation
         if not is_its or stream is None or stream.generation != self._generation:
@@ -341,7 +345,7 @@ class _Heard:
 
 
 def await_streaming(steps: CdcSteps, job: JobProcess, *, timeout_s: float) -> None:
-    """Wait until a job streams; an error it ends with before that is raised.
+    """Wait until a job streams; raise the error with which it ends before that.
 
     It streams when it was heard of and has committed something, or nothing waits. One whose first
     commit takes long is believed when it has lived for a while.

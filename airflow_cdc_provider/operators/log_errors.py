@@ -19,17 +19,17 @@ log = logging.getLogger(__name__)
 
 
 class CdcTaskError(AirflowException):
-    """A task failed with an error that trying again may mend; the log says which."""
+    """Fails a task with an error that a retry may mend; the log has the details."""
 
 
 class CdcTaskFailure(AirflowFailException):
-    """A task failed with an error that needs a person; the log says which, and what to do."""
+    """Fails a task with an error that needs a person; the log has the details."""
 
 
 def failure(text: str, *, told: Sequence[str] = ()) -> CdcTaskFailure:
-    """Write why a task fails to its log, and return the error to raise: its stack is left out.
+    """Log why a task fails, and return the error to raise, whose stack is not logged.
 
-    With `told` its log gets these lines instead.
+    With `told` these lines are logged instead.
     """
     leave_out_stacks()
     for line in told or (text,):
@@ -38,7 +38,7 @@ def failure(text: str, *, told: Sequence[str] = ()) -> CdcTaskFailure:
 
 
 def leave_out_stacks() -> None:
-    """Have this process log the errors above without their stacks."""
+    """Have this process log the task errors above without their stacks."""
     # the list itself: loggers that are bound already hold it
     processors = structlog.get_config()["processors"]
     if _without_stack not in processors:
@@ -48,6 +48,7 @@ def leave_out_stacks() -> None:
 def _without_stack(
     _logger: Any, _name: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
+    """Drop the stack from a log event of a task error; a structlog processor."""
     if event.get("exc_info") and isinstance(sys.exc_info()[1], (CdcTaskError, CdcTaskFailure)):
         del event["exc_info"]
     return event

@@ -10,7 +10,7 @@ from airflow_cdc_provider.operators.log_errors import failure
 
 
 def require_known_params(context: Context) -> None:
-    """Refuse a run that was given what its DAG does not know: it would be ignored."""
+    """Refuse a run with parameters that its DAG does not have: they would be ignored."""
     run = context.get("dag_run")
     known = list(context["dag"].params)
     for name in sorted(getattr(run, "conf", None) or {}):

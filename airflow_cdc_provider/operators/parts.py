@@ -37,7 +37,7 @@ _DEFAULTS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the tasks of one pipeline are made from."""
+    """What the DAGs of one pipeline are made from: file, name, tables, problem."""
 
     name: str
     path: str
@@ -59,7 +59,7 @@ class Parts:
 
     @classmethod
     def shared_by(cls, pipelines: Sequence[Parts]) -> Parts:
-        """Take them from several pipelines, of which each run chooses one by its form."""
+        """Make the parts for several pipelines, of which each run's form chooses one."""
         paths = {parts.name: parts.path for parts in pipelines}
         tables = {table for parts in pipelines for table in parts.table_names}
         return cls(
@@ -73,23 +73,23 @@ class Parts:
 
     @property
     def shown_name(self) -> str:
-        """Return the pipeline's name, or a template of the one that a run chose."""
+        """Return the pipeline's name, or a template of the one that a run chooses."""
         return f"{{{{ {_CHOSEN} }}}}" if self.pipelines else self.name
 
     @property
     def named(self) -> str:
-        """Return what the documentation of a DAG calls the pipeline."""
+        """Return how a DAG's documentation names the pipeline."""
         return "a pipeline" if self.pipelines else f"`{self.name}`"
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return what each task is given."""
+        """Return the arguments that each task gets."""
         given: dict[str, Any] = {"pipeline": self.path, "refused": self.refused}
         return {**given, "is_run_owner": True} if self.pipelines else given
 
     @classmethod
     def of(cls, pipeline: LoadedPipeline | str | Path) -> Parts:
-        """Take them from a pipeline."""
+        """Make the parts from a pipeline file."""
         loaded = pipeline if isinstance(pipeline, LoadedPipeline) else load_pipeline(pipeline)
         model, path = loaded.model, str(loaded.path.resolve())
         is_continuous = model.stream.mode == "continuous"
@@ -105,7 +105,7 @@ class Parts:
 
     @classmethod
     def of_file(cls, file: FolderFile) -> Parts:
-        """Take them from a file of a folder, as far as it can be read."""
+        """Make the parts from a file of a folder, also if the file has errors."""
         problem = NO_ERROR if file.problem is None else StoredError.of(file.problem)
         doc = f"**This pipeline cannot be started.**\n\n```\n{problem}\n```"
         if file.loaded is None:
@@ -123,12 +123,12 @@ class Parts:
 
     @property
     def refused(self) -> str:
-        """Return what tasks fail with that do not find out themselves."""
+        """Return the error with which tasks fail that cannot read the file; empty if it is fine."""
         return "" if self.model is None else str(self.problem)
 
     @property
     def shown(self) -> str:
-        """Return what the CDC page finds the pipeline by."""
+        """Return the JSON by which the CDC page finds the pipeline."""
         if self.model is None:
             mode = "continuous" if self.is_continuous else "bounded"
             return ShownPipeline(self.name, mode=mode, refused=self.problem).to_text()
@@ -151,7 +151,7 @@ def new_dag(
     tags: Iterable[str],
     **arguments: Any,
 ) -> DAG:
-    """Make a DAG without tasks; one of a file that is wrong is called broken."""
+    """Make a DAG without tasks; one of a file with errors is named broken."""
     dag_id = parts.dag_id(kind)
     broken = {"broken"} if parts.problem else set()
     if parts.pipelines:
@@ -169,6 +169,7 @@ def new_dag(
 
 
 def _choice(parts: Parts) -> dict[str, Param]:
+    """Return the form's field that chooses the pipeline."""
     return {
         SHARED: Param(
             type="string",
@@ -180,6 +181,7 @@ def _choice(parts: Parts) -> dict[str, Param]:
 
 
 def _doc(loaded: LoadedPipeline) -> str:
+    """Return the documentation of a pipeline's DAG."""
     model = loaded.model
     tables = ", ".join(f"`{pattern}`" for pattern in model.source.tables)
     return (

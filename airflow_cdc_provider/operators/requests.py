@@ -63,7 +63,7 @@ _OWNER_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What one try leaves to the next, as the task's state store holds it."""
+    """The request that an earlier try of the task made, and whether its end was returned."""
 
     id: str
     told: bool = False
@@ -72,7 +72,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """What a wait carries from one deferral to the next."""
+    """What a waiting task carries over a deferral."""
 
     request_id: str
     adopted_us: int = 0
@@ -81,7 +81,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is given up if the task is ended."""
+    """The request to be cancelled if the task is killed."""
 
     state_dsn: str = field(repr=False)
     pipeline: PipelineName
@@ -90,15 +90,15 @@ class _Asked:
 
 class CdcRequestOperator(CdcJobOperator):
     """
-    Ask for rows to be read again, and wait until they are; the base of those that say which.
+    The base of operators that request rows to be read again, and wait for that.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
     :param only_estimate: only say how many rows both sides have; off by a word for no (templated).
     :param approve_above_rows: a request about more rows waits to be approved; the file's own limit
         holds beside it.
-    :param approved_by: who approved it already; it then waits for nobody (templated).
-    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+    :param approved_by: who approved it already; then it needs no approval (templated).
+    :param idle_s: for how many seconds no process may run the pipeline before this task
         carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones,
         whose stream may be starting again.
     :param poll_s: seconds between looks at the request while the task is deferred.
@@ -129,11 +129,11 @@ class CdcRequestOperator(CdcJobOperator):
         self._request: Request | None = None
 
     def scope(self, requests: CdcRequests) -> Scope:
-        """Return which rows it is about; refuse what cannot be."""
+        """Return the rows that the request is about; refuse what cannot be read again."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Ask, unless an earlier try did, and wait for the end or defer."""
+        """Make the request, or take up an earlier try's, and wait for its end or defer."""
         push_links(context, self)
         with self._opened(context) as steps:
             requests = CdcRequests(steps)
@@ -146,7 +146,7 @@ class CdcRequestOperator(CdcJobOperator):
     def execute_complete(
         self, context: Context, event: Mapping[str, Any], wait: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Go on with what the trigger saw: the request's end, or that nobody is at work."""
+        """Continue after the trigger: the request has ended, or no process owns the pipeline."""
         adopted_us = int((wait or {}).get("adopted_us", 0))  # `dag.test` loses what was given
         waiting = _Wait(str(event["request_id"]), adopted_us)
         self.log.info("request %s: %s", waiting.request_id, event.get("detail", ""))
@@ -154,7 +154,7 @@ class CdcRequestOperator(CdcJobOperator):
             return self._through(context, steps, waiting, may_begin=True)
 
     def on_kill(self) -> None:
-        """Give the request up, and end the job if this task does it."""
+        """Cancel the request, and stop the job if this task runs it."""
         self._is_killed = True
         if self._asked is not None:
             # over other connections, and in a thread: what was interrupted may hold its own
@@ -164,7 +164,7 @@ class CdcRequestOperator(CdcJobOperator):
         super().on_kill()
 
     def lineage_work(self) -> LineageWork | None:
-        """Tell of the request's tables; an estimate reads no row of them."""
+        """Return the request's tables for a lineage service; None for an estimate."""
         if is_yes(self.only_estimate):
             return None
         if self._request is None:
@@ -172,15 +172,16 @@ class CdcRequestOperator(CdcJobOperator):
         return work_of_request(self._request)
 
     def asked_tables(self) -> Collection[TableId] | None:
-        """Return which tables are asked for before anything is; None are all."""
+        """Return the tables that the request will be about, None for all."""
         return None
 
     def _opened(self, context: Context) -> AbstractContextManager[CdcSteps]:
-        """Open the pipeline as an owner of its own: tries share the lease, other tasks do not."""
+        """Open the pipeline under an owner's name that only tries of this task share."""
         task = f"airflow task {self.dag_id}.{self.task_id}"[: _OWNER_LENGTH - 20]
         return self.opened(owner=f"{task} {_hash_of(context)}")
 
     def _estimated(self, requests: CdcRequests, scope: Scope) -> dict[str, Any]:
+        """Log the estimated rows and return them, without a request."""
         found = requests.estimate(scope)
         for line in estimate_lines(found):
             self.log.info("%s", line)
@@ -192,7 +193,7 @@ class CdcRequestOperator(CdcJobOperator):
         }
 
     def _adopted(self, context: Context, requests: CdcRequests, scope: Scope) -> _Wait | None:
-        """Go on with the request of an earlier try, if its end was not told."""
+        """Take up the request of an earlier try, if its end was not returned yet."""
         kept = _kept(context)
         found = None if kept is None or kept.told else requests.find(kept.id)
         if found is None:
@@ -208,7 +209,7 @@ class CdcRequestOperator(CdcJobOperator):
         return _Wait(found.request_id, adopted_us=now_us())
 
     def _ask(self, context: Context, requests: CdcRequests, scope: Scope) -> _Wait:
-        """Keep a new id, then ask under it."""
+        """Store a new id, then make the request under it."""
         request_id = self._new_id(context, requests)
         _keep(context, _Kept(request_id))
         self._asked = _Asked(requests.state_dsn, requests.name, request_id)
@@ -223,7 +224,7 @@ class CdcRequestOperator(CdcJobOperator):
         return _Wait(asked.request_id)
 
     def _new_id(self, context: Context, requests: CdcRequests) -> str:
-        """Return an id that is this task's, and that no request has."""
+        """Return an id for a request that is derived from this task and not taken."""
         first, number = f"{self.kind}-{_hash_of(context)}", 1
         while requests.find(request_id := first if number == 1 else f"{first}.{number}"):
             number += 1
@@ -232,7 +233,7 @@ class CdcRequestOperator(CdcJobOperator):
     def _through(
         self, context: Context, steps: CdcSteps, wait: _Wait, *, may_begin: bool
     ) -> dict[str, Any]:
-        """Wait for the end and tell it; what an earlier try's kill gave up is asked anew."""
+        """Wait for the request's end and return it; one cancelled by a kill is repeated."""
         requests = CdcRequests(steps)
         request = self._until_closed(context, steps, wait, may_begin=may_begin)
         if self._was_given_up_by_the_try_before(request, wait):
@@ -243,7 +244,7 @@ class CdcRequestOperator(CdcJobOperator):
     def _until_closed(
         self, context: Context, steps: CdcSteps, wait: _Wait, *, may_begin: bool
     ) -> Request:
-        """Return the request once it is closed; defer where others bring that about."""
+        """Return the request once it is closed; defer while another process carries it out."""
         requests, tries = CdcRequests(steps), 0
         self._asked = _Asked(requests.state_dsn, requests.name, wait.request_id)
         while (request := requests.known(wait.request_id)).status.is_open:
@@ -261,7 +262,7 @@ class CdcRequestOperator(CdcJobOperator):
         return request
 
     def _carry_out(self, context: Context, steps: CdcSteps, request: Request) -> None:
-        """Take the pipeline over, do what waits, and catch up with the log."""
+        """Own the pipeline and carry out its open requests, with a job up to the log's end."""
         requests, last = CdcRequests(steps), ""
         self.log.info("nobody is at work on %s: this task does what waits", requests.name)
 
@@ -280,7 +281,7 @@ class CdcRequestOperator(CdcJobOperator):
                 job.wait(on_tick=tell, every_s=self.progress_every_s)
 
     def _is_done_soon(self, requests: CdcRequests, request: Request) -> bool:
-        """Look for a while whether the stream has done it, so that nothing need be deferred.
+        """Wait briefly for the stream to finish the request, so that the task need not defer.
 
         Airflow takes a task for failed that is resumed before its scheduler has heard that the
         process which deferred it ended.
@@ -295,6 +296,7 @@ class CdcRequestOperator(CdcJobOperator):
         return self._is_killed
 
     def _watch(self, steps: CdcSteps, wait: _Wait, request: Request) -> NoReturn:
+        """Defer the task until the request ends, without a worker."""
         requests = CdcRequests(steps)
         self.log.info("waiting without a worker: %s", requests.who(request))
         trigger = CdcRequestTrigger(
@@ -312,18 +314,19 @@ class CdcRequestOperator(CdcJobOperator):
         )
 
     def _idle_s(self, steps: CdcSteps) -> float:
+        """Return how long the pipeline must be without an owner before this task takes it over."""
         if self.idle_s is not None:
             return self.idle_s
         return _CONTINUOUS_IDLE_S if steps.run.model.stream.mode == "continuous" else 0.0
 
     @staticmethod
     def _was_given_up_by_the_try_before(request: Request, wait: _Wait) -> bool:
-        """Tell whether a kill of an earlier try ended what this one went on with."""
+        """Tell whether the kill of an earlier try cancelled the request."""
         is_cancelled = request.status is RequestStatus.CANCELLED
         return is_cancelled and 0 < wait.adopted_us > request.changed_us - _LATE_KILL_US
 
     def _told(self, context: Context, requests: CdcRequests, request: Request) -> dict[str, Any]:
-        """Return what came of it, or fail with it; the next try asks anew."""
+        """Return a summary of the request, or fail with its error."""
         self._request = request
         kept = _kept(context)
         if kept is not None:
@@ -335,7 +338,7 @@ class CdcRequestOperator(CdcJobOperator):
 
 class CdcResyncOperator(CdcRequestOperator):
     """
-    Have rows read again while their tables flow on.
+    Read rows again while their tables flow on, and wait for that.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -348,8 +351,8 @@ class CdcResyncOperator(CdcRequestOperator):
     :param only_estimate: only say how many rows both sides have; off by a word for no (templated).
     :param approve_above_rows: a request about more rows waits to be approved; the file's own limit
         holds beside it.
-    :param approved_by: who approved it already; it then waits for nobody (templated).
-    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+    :param approved_by: who approved it already; then it needs no approval (templated).
+    :param idle_s: for how many seconds no process may run the pipeline before this task
         carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones.
     :param poll_s: seconds between looks at the request while the task is deferred.
     :param progress_every_s: seconds between lines of progress in the log, while it does the work.
@@ -383,6 +386,7 @@ class CdcResyncOperator(CdcRequestOperator):
         self.choice = choice
 
     def scope(self, requests: CdcRequests) -> Scope:
+        """Return the scope of the chosen tables, keys and condition."""
         if self.choice is None:
             return requests.resync_scope(
                 tuple(self.tables or ()),
@@ -395,12 +399,13 @@ class CdcResyncOperator(CdcRequestOperator):
         return chosen.scope(requests)
 
     def asked_tables(self) -> Collection[TableId] | None:
+        """Return the chosen tables, None for all."""
         names = Choice.from_payload(self.choice or {"tables": self.tables}).tables
         return tables_of(names) or None
 
 
 def work_of_request(request: Request) -> LineageWork | None:
-    """Say what came of a request; one that only stops tables, or brings them back, reads none."""
+    """Return the lineage of a request; None for one that reads no rows."""
     if not request.kind.reads_rows:
         return None
     tables = request.scope.tables
@@ -412,19 +417,19 @@ _NO = frozenset({"", "0", "false", "no", "none"})
 
 
 def is_yes(value: bool | str) -> bool:  # noqa: FBT001 - what a template rendered
-    """Tell whether a templated parameter is a word for yes."""
+    """Tell whether a templated parameter is anything but a word for no."""
     return str(value).strip().lower() not in _NO
 
 
 def _hash_of(context: Context) -> str:
-    """Name this task of this run: the same for all of its tries."""
+    """Return a short hash of this task and run, the same for all tries."""
     ti = context["ti"]
     text = "\n".join((ti.dag_id, ti.run_id, ti.task_id, str(ti.map_index)))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def _who(context: Context) -> str:
-    """Say who asks: the task, and the person who triggered its run if there is one."""
+    """Return who makes the request: the task, and the person who triggered its run."""
     ti, run = context["ti"], context.get("dag_run")
     person = getattr(run, "triggering_user_name", None)
     task = f"airflow task {ti.dag_id}.{ti.task_id} of {ti.run_id}"
@@ -432,6 +437,7 @@ def _who(context: Context) -> str:
 
 
 def _kept(context: Context) -> _Kept | None:
+    """Read the request of an earlier try from the task's store."""
     found = context["task_state_store"].get(_KEPT)
     if not isinstance(found, Mapping):
         return None
@@ -439,9 +445,11 @@ def _kept(context: Context) -> _Kept | None:
 
 
 def _keep(context: Context, kept: _Kept) -> None:
+    """Store the request for the next try of the task."""
     context["task_state_store"].set(_KEPT, asdict(kept), retention=NEVER_EXPIRE)
 
 
 def _give_up(asked: _Asked) -> None:
+    """Cancel a request, ignoring errors."""
     with suppress(CdcError):  # the next look of this task, if there is one, does it
         cancel_request(asked.state_dsn, asked.pipeline, asked.request_id)

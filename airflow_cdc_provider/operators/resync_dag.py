@@ -52,7 +52,7 @@ def resync_dag(
     tags: Iterable[str] = (),
 ) -> DAG:
     """
-    Make `<pipeline>__resync` of one pipeline.
+    Make the DAG `<pipeline>__resync`, a form to read rows again.
 
     :param pipeline: the pipeline file, or its path.
     :param default_args: arguments of all tasks, over ours.
@@ -67,7 +67,7 @@ def resync_dag_of(
     default_args: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
 ) -> DAG:
-    """Make the DAG of what a file says, as far as it can be read."""
+    """Make the resync DAG of what a file says, also if the file has errors."""
     doc = parts.doc if parts.problem else _DOC.format(name=parts.named)
     with new_dag(
         parts,
@@ -85,6 +85,7 @@ def resync_dag_of(
 
 
 def _tasks(parts: Parts) -> None:
+    """Add the tasks of the resync DAG: check, estimate, approve, resync."""
     given = parts.arguments
     check = CdcResyncCheckOperator(task_id="check", **given)
     choice: Any = check.output  # what it returns, by the time a task reads it
@@ -106,7 +107,7 @@ def _tasks(parts: Parts) -> None:
 
 def form(parts: Parts) -> dict[str, Param]:
     """
-    Return the fields of the form; what the file names exactly can be picked.
+    Return the fields of the resync form.
 
     Airflow opens the section of the fields without one: what every run needs is there.
     """
@@ -114,6 +115,7 @@ def form(parts: Parts) -> dict[str, Param]:
 
 
 def _tables(parts: Parts) -> dict[str, Param]:
+    """Return the form's fields that choose tables."""
     names = list(parts.table_names)
     has_patterns = parts.model is None or len(names) < len(parts.model.source.patterns)
     fields: dict[str, Param] = {}
@@ -145,6 +147,8 @@ def _tables(parts: Parts) -> dict[str, Param]:
 
 
 def _rows() -> dict[str, Param]:
+    """Return the form's fields that choose rows."""
+
     def text(title: str, help_: str) -> Param:
         return Param(
             default=None,
@@ -162,6 +166,7 @@ def _rows() -> dict[str, Param]:
 
 
 def _how(parts: Parts) -> dict[str, Param]:
+    """Return the form's fields for dry run and approval."""
     limit = None if parts.model is None else parts.model.requests.approve_above_rows
     return {
         "dry_run": Param(

@@ -21,7 +21,7 @@ _MOST_LINES = 100
 
 class CdcResyncCheckOperator(CdcOperator):
     """
-    Check what the form of a resync says, and hand it on as the tasks behind it read it.
+    Check the form of a resync against source and sink, and return the choice.
 
     Asks the source and the sink whether it can be done; changes nothing.
 
@@ -31,6 +31,7 @@ class CdcResyncCheckOperator(CdcOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Check the form, and return the choice for the next tasks."""
         with self.opened() as steps:
             require_known_params(context)
             choice = chosen(context["params"])
@@ -41,7 +42,7 @@ class CdcResyncCheckOperator(CdcOperator):
 
 class CdcEstimateOperator(CdcOperator):
     """
-    Say what a resync would cost: rows on both sides, bytes, time, load, rows to be deleted.
+    Estimate the cost of a resync: rows on both sides, bytes, time, load, deletes.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -55,6 +56,7 @@ class CdcEstimateOperator(CdcOperator):
         self.choice = choice
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        """Estimate each table's cost, log it, and return what a person is to approve."""
         # the step brings the drivers with it, which a parse of a DAG must not load
         from airflow_cdc_provider.pipeline.steps.costing import LOAD  # noqa: PLC0415
 
@@ -88,7 +90,7 @@ class CdcEstimateOperator(CdcOperator):
 
 class CdcApprovalOperator(ApprovalOperator):
     """
-    Have a person approve what is estimated, if it is about more rows than may be read unasked.
+    Ask a person to approve a resync of more rows than allowed without approval.
 
     Waiting holds no worker. Rejected, nothing is asked of the pipeline. A dry run ends here.
 
@@ -103,7 +105,7 @@ class CdcApprovalOperator(ApprovalOperator):
         self.estimate = estimate
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Ask, unless nobody has to."""
+        """Skip a dry run, pass a small resync, else wait for a person's answer."""
         if self.estimate["dry_run"]:
             raise AirflowSkipException("dry run: nothing is asked")
         if not self.estimate["needs_approval"]:
@@ -114,7 +116,7 @@ class CdcApprovalOperator(ApprovalOperator):
         return result
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Say who approved it; a rejection skips what comes after."""
+        """Return who approved the resync; a rejection skips the next tasks."""
         answered = super().execute_complete(context, event)
         person = answered.get("responded_by_user") or {}
         name = str(person.get("name") or person.get("id") or "somebody in Airflow")
@@ -124,7 +126,7 @@ class CdcApprovalOperator(ApprovalOperator):
 
 
 def chosen(params: Mapping[str, Any]) -> Choice:
-    """Read the form; refuse what says two things at once, or nothing."""
+    """Parse the form of a resync; refuse contradictions, or no choice at all."""
     tables = [*(params.get("tables") or ()), *(params.get("more_tables") or ())]
     names = tuple(dict.fromkeys(name.strip() for name in tables if name.strip()))
     is_all = bool(params.get("all_tables"))
@@ -146,18 +148,19 @@ def chosen(params: Mapping[str, Any]) -> Choice:
 
 
 def _refused(what: str, remedy: str) -> RefusedError:
+    """Return the error for a wrong form."""
     return RefusedError(what, where="what the run was given", risk=NOTHING_CHANGED, remedy=remedy)
 
 
 def _told(lines: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return short lines: Airflow cuts a line of a log off where its window ends."""
+    """Return short log lines: Airflow cuts lines where its window ends."""
     return [
         line for table, told in lines.items() for line in (table, *(f"    {it}" for it in told))
     ]
 
 
 def _markdown(name: str, scope: Scope, lines: Mapping[str, Sequence[str]], load: str) -> str:
-    """Say what will be touched; names are shown as code, so that none of them is markup.
+    """Return the text that a person approves, as Markdown; names are shown as code.
 
     Airflow shows a block of code as one line, so it is a list.
     """
@@ -179,7 +182,7 @@ def _markdown(name: str, scope: Scope, lines: Mapping[str, Sequence[str]], load:
 
 
 def _code(text: str) -> str:
-    """Return text as Markdown's code in a line, whatever it holds."""
+    """Return a text as inline code of Markdown."""
     fence = "`"
     while fence in text:
         fence += "`"

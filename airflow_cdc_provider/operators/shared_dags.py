@@ -42,16 +42,16 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     tags: Iterable[str] = (),
 ) -> Iterator[DAG]:
     """
-    Make the DAGs that have the pipeline as a field; none where no pipeline can be chosen.
+    Make the DAGs that several pipelines share, with the pipeline as a field of the form.
 
     :param pipelines: what the DAGs of each pipeline are made from; those whose file is wrong, and
         change logs, cannot be chosen.
     :param resync: make `cdc__resync`.
     :param tables: make `cdc__tables`.
-    :param repair: what becomes of rows that differ, unless a run is told otherwise.
+    :param repair: what becomes of rows that differ, unless a run says otherwise.
     :param only_changed: leave out tables that were found equal and did not change since, unless a
-        run is told otherwise.
-    :param percent: about how many percent of each table's splits are compared, unless a run is told
+        run says otherwise.
+    :param percent: about how many percent of each table's splits are compared, unless a run says
         otherwise.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAGs.
@@ -72,7 +72,7 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
 
 
 def _backfill(parts: Parts, *, default_args: Mapping[str, Any] | None, tags: Iterable[str]) -> DAG:
-    """Make `cdc__backfill`, whose runs have the window of their form."""
+    """Make `cdc__backfill`, whose runs take their window from the form."""
     with new_dag(
         parts,
         "backfill",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _require_alive(steps: CdcSteps) -> None:
-    """Refuse to tell of tables whose stream has failed: their position stands still."""
+    """Refuse to announce tables if the stream has failed."""
     steps.require_not_ended()
     state = steps.status().state
     if state.phase is Phase.FAILED:
@@ -80,6 +80,7 @@ class CdcPreflightOperator(CdcOperator):
         self.stream_tasks = tuple(stream_tasks)
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Check the pipeline, log the findings, and fail if one blocks it."""
         with self.opened() as steps:
             skip_if_paused(steps)
             steps.require_not_ended()
@@ -120,6 +121,7 @@ class CdcPlanOperator(CdcOperator):
     fails_run = True
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        """Make or continue the plan, and return its summary."""
         with self.opened() as steps:
             skip_if_paused(steps)
             summary = plan_summary(steps.run.name, made := steps.plan())
@@ -136,7 +138,7 @@ class CdcPlanOperator(CdcOperator):
 
 class CdcHandoffOperator(CdcOperator):
     """
-    Turn the reports of all splits into the one stream: its start, and each table's watermarks.
+    Hand off: turn the reports of all splits into the one stream.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -147,6 +149,7 @@ class CdcHandoffOperator(CdcOperator):
     fails_run = True
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        """Hand off, and return where the stream starts."""
         with self.opened() as steps:
             skip_if_paused(steps)
             stream = steps.hand_off()
@@ -157,7 +160,7 @@ class CdcHandoffOperator(CdcOperator):
 
 class CdcFinishOperator(CdcOperator):
     """
-    Add the sink's unique and foreign keys, and tell the world that the tables are consistent.
+    Add the sink's unique and foreign keys, and announce changed tables as asset events.
 
     Each target table is an asset of this task. An event is sent of those that became consistent, or
     in which rows have changed since the last one, with the position at which the sink equals the
@@ -185,6 +188,7 @@ class CdcFinishOperator(CdcOperator):
         self.verify = verify
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Add the keys, announce changed tables; fail while a table is not consistent."""
         with self.opened() as steps:
             if steps.run.model.stream.mode == "bounded":
                 skip_if_paused(steps)
@@ -206,5 +210,5 @@ class CdcFinishOperator(CdcOperator):
         return summary
 
     def lineage_work(self) -> LineageWork:
-        """Tell of all tables, and how much each was changed."""
+        """Return the task's lineage: all tables, and their changes."""
         return work_of_news(self._news)

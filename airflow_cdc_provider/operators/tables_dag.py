@@ -38,7 +38,7 @@ def tables_dag(
     tags: Iterable[str] = (),
 ) -> DAG:
     """
-    Make `<pipeline>__tables` of one pipeline.
+    Make the DAG `<pipeline>__tables`, a form to change single tables.
 
     :param pipeline: the pipeline file, its path, or what was made of it.
     :param default_args: arguments of all tasks, over ours.
@@ -61,6 +61,7 @@ def tables_dag(
 
 
 def _form(parts: Parts) -> dict[str, Param]:
+    """Return the fields of the form."""
     return {
         "action": Param(
             default="add",

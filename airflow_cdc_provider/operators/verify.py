@@ -40,7 +40,7 @@ class CdcVerifyOperator(CdcJobOperator):
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
     :param tables: only these tables, as `database.table`; all of them if None (templated).
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param enabled: true, false, or a word of the file's key `verify`; `by_file` is what the file
         says. Of `after_snapshot` the task is skipped where no table is to be compared (templated).
     """
@@ -64,6 +64,7 @@ class CdcVerifyOperator(CdcJobOperator):
         self._report: VerifyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Compare tables and return the result; fail if rows differ."""
         if self._is_unwanted:
             raise AirflowSkipException(_UNWANTED)
         with self.opened() as steps:
@@ -88,13 +89,14 @@ class CdcVerifyOperator(CdcJobOperator):
         return summary
 
     def lineage_work(self) -> LineageWork | None:
-        """Tell of the tables that are compared, and what was found."""
+        """Return the task's lineage: the compared tables and results."""
         if self._is_unwanted:
             return None
         return compared_work(tables_of(self.task_id, self.tables), self._report)
 
     @property
     def _is_unwanted(self) -> bool:
+        """Tell whether the parameter `enabled` turns the comparison off."""
         return _MEANS.get(_word(self.enabled)) == "never"
 
     def _wanted(self, steps: CdcSteps) -> tuple[TableId, ...] | None:
@@ -108,6 +110,7 @@ class CdcVerifyOperator(CdcJobOperator):
         return _unproven(steps, named)
 
     def _catch_up(self, context: Context, steps: CdcSteps) -> None:
+        """Catch up with the log before differing rows count."""
         self.log.info("rows differ and no stream is at work: catching up before they count")
         self.catch_up(context, steps)
 
@@ -119,7 +122,7 @@ def why_not_verify(
     *,
     tables: Collection[TableId] | None = None,
 ) -> str:
-    """Say why there is nothing to compare, empty if there is."""
+    """Explain why nothing is to be compared; empty if something is."""
     when = _when_of(steps, task_id, enabled)
     if when == "never":
         is_of_run = _MEANS[_word(enabled)] == "never"
@@ -133,17 +136,18 @@ def why_not_verify(
 
 
 def _unproven(steps: CdcSteps, tables: Collection[TableId] | None) -> tuple[TableId, ...]:
-    """Return those tables that were not found equal since they were read; of all for None."""
+    """Return those of the tables that were not found equal since they were read."""
     return tuple(each for each in steps.to_verify() if tables is None or each in tables)
 
 
 def _when_of(steps: CdcSteps, task_id: str, enabled: str | bool) -> str:  # noqa: FBT001 - see above
+    """Return when to verify, by the parameter or else by the pipeline file."""
     when = _when(task_id, enabled)
     return steps.run.model.verify if when == BY_FILE else when
 
 
 def compared_work(tables: Collection[TableId] | None, report: VerifyReport | None) -> LineageWork:
-    """Say what a comparison is about, and what it has found if it has ended."""
+    """Return the lineage of a comparison: its tables, and the results if it has ended."""
     if report is None:
         return LineageWork(tables, writes=False)
     deeds = {each.table: LineageEntry(verdict=each) for each in report.tables}
@@ -151,10 +155,12 @@ def compared_work(tables: Collection[TableId] | None, report: VerifyReport | Non
 
 
 def _word(enabled: str | bool) -> str:  # noqa: FBT001 - what a template rendered
+    """Return the parameter as a word in lower case."""
     return str(enabled).strip().lower()
 
 
 def _when(task_id: str, enabled: str | bool) -> str:  # noqa: FBT001 - see above
+    """Return when to verify, by the parameter; refuse an unknown word."""
     word = _word(enabled)
     if word not in _MEANS:
         raise RefusedError(
@@ -167,7 +173,7 @@ def _when(task_id: str, enabled: str | bool) -> str:  # noqa: FBT001 - see above
 
 
 def tables_of(task_id: str, names: Sequence[str] | None) -> tuple[TableId, ...] | None:
-    """Read the names of tables; None are all there are."""
+    """Parse names of tables; None stands for all tables."""
     try:
         return None if names is None else tuple(map(TableId.parse, names))
     except ValueError as error:

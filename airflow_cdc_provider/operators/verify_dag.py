@@ -51,15 +51,15 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
     tags: Iterable[str] = (),
 ) -> DAG:
     """
-    Make `<pipeline>__verify` of one pipeline.
+    Make the DAG `<pipeline>__verify` that compares source and sink, and repairs if wanted.
 
     :param pipeline: the pipeline file, its path, or what was made of it.
     :param schedule: when it runs; None leaves it to be triggered.
-    :param repair: what becomes of rows that differ, unless a run is told otherwise.
+    :param repair: what becomes of rows that differ, unless a run says otherwise.
     :param only_changed: leave out tables that were found equal and did not change since, unless a
-        run is told otherwise.
+        run says otherwise.
     :param percent: about how many percent of each table's splits are compared, chosen by chance,
-        unless a run is told otherwise.
+        unless a run says otherwise.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAG.
     """
@@ -99,6 +99,7 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
 
 
 def _approval(parts: Parts) -> CdcApproveRepairOperator:
+    """Make the task that asks for approval of the repairs."""
     found = "ti.xcom_pull(task_ids='compare')"
     again = "These rows would be read again:"
     if parts.is_continuous:
@@ -116,6 +117,7 @@ def _approval(parts: Parts) -> CdcApproveRepairOperator:
 
 
 def _params(parts: Parts, repair: Repair) -> dict[str, Param]:
+    """Return the form's fields for repair, tables and values."""
     return {
         "repair": Param(
             default=repair,
@@ -144,6 +146,7 @@ def _params(parts: Parts, repair: Repair) -> dict[str, Param]:
 
 
 def _budget_params(percent: float, *, only_changed: bool) -> dict[str, Param]:
+    """Return the form's fields that leave out tables or rows."""
     return {
         "only_changed": Param(
             default=only_changed,

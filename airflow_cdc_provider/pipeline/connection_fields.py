@@ -36,7 +36,7 @@ _EXTRA = "__extra__"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFields:
-    """A connection as Airflow keeps it; its password and extra never show."""
+    """The fields of an Airflow connection; its `repr` hides password and extra."""
 
     conn_id: str
     kind: str
@@ -49,7 +49,7 @@ class ConnectionFields:
 
     @classmethod
     def read(cls, conn_id: str, stored: str) -> Self:
-        """Read what Airflow would read from the environment: JSON, or a URI."""
+        """Read a connection from Airflow's stored form, JSON or a URI."""
         try:
             if stored.lstrip().startswith("{"):
                 return cls._of_json(conn_id, json.loads(stored))
@@ -61,6 +61,7 @@ class ConnectionFields:
 
     @classmethod
     def _of_json(cls, conn_id: str, form: Mapping[str, Any]) -> Self:
+        """Read a connection from its JSON form."""
         extra = form.get("extra") or {}
         texts = ("host", "login", "password", "schema")
         return cls(
@@ -73,6 +74,7 @@ class ConnectionFields:
 
     @classmethod
     def _of_uri(cls, conn_id: str, uri: str) -> Self:
+        """Read a connection from its URI."""
         parts = parse_dsn(uri)
         extra: dict[str, Any] = dict(parts.options)
         nested = extra.pop(_EXTRA, "")
@@ -88,7 +90,7 @@ class ConnectionFields:
         )
 
     def dsn(self) -> str:
-        """Write the connection as a DSN."""
+        """Return the connection as a DSN; refuse a type that is no database."""
         if self.kind == STATE_TYPE:
             return self._of_state().dsn()
         if self.kind == "sqlite":
@@ -107,7 +109,7 @@ class ConnectionFields:
         )
 
     def _of_state(self) -> Self:
-        """Return the connection as one of its own database's type."""
+        """Return a connection of the type `cdc_state` as one of its database's own type."""
         kind = _kind(str(self.extra.get("kind") or ""))
         extra = {n: v for n, v in self.extra.items() if n != "kind" and v not in {None, ""}}
         if kind in POSTGRES_TYPES:
@@ -122,7 +124,7 @@ class ConnectionFields:
         return replace(self, kind=kind, extra=extra)
 
     def spark_master(self) -> str:
-        """Return the Spark master that the connection names."""
+        """Return the Spark master's URL that the connection names; refuse if it names none."""
         port = f":{self.port}" if self.port else ""
         if self.host.startswith(_MASTERS):
             master = f"{self.host}{port}"
@@ -139,9 +141,9 @@ class ConnectionFields:
         return master if has_port or not master.startswith(_STANDALONE) else f"{master}:7077"
 
     def own_master(self) -> str:
-        """Return the master for a job that is started here and not submitted.
+        """Return the Spark master's URL for a job that this process starts itself.
 
-        What only a submitted one obeys is refused, not left out.
+        Settings that only a submitted job obeys are refused, not left out.
         """
         asked = {name for name in ONLY_SUBMITTED if self.extra.get(name)}
         if self.extra.get("deploy-mode") == "cluster":
@@ -158,6 +160,7 @@ class ConnectionFields:
         return self.spark_master()
 
     def _url(self, scheme: str, options: Mapping[str, Any]) -> str:
+        """Return the connection as a DSN of a scheme, with URL-encoded parts."""
         if not self.login and "@" in self.schema:
             raise not_encoded(self.conn_id, "it has no login, and an @ in its schema")
         account = quote(self.login, safe="")
@@ -179,6 +182,7 @@ class ConnectionFields:
         return f"{scheme}://{account and account + '@'}{host}{port}/{path}{query and '?' + query}"
 
     def _mysql_options(self) -> dict[str, Any]:
+        """Return the options of the extra for a MySQL DSN, TLS settings included."""
         options = {
             name: value
             for name, value in self.extra.items()
@@ -213,6 +217,7 @@ class ConnectionFields:
             ) from None
 
     def _refused(self, what: str, remedy: str) -> RefusedError:
+        """Return the error for a wrong extra of this connection."""
         return RefusedError(
             what,
             where=f"extra of connection {self.conn_id}",
@@ -222,7 +227,7 @@ class ConnectionFields:
 
 
 def not_encoded(conn_id: str, why: str) -> RefusedError:
-    """Return the error for a text that is no connection; it never repeats the text."""
+    """Return the error for a stored text that is no connection; never repeats the text."""
     return RefusedError(
         f"the URI of connection {conn_id!r} is not one: {why}",
         where=f"connection {conn_id}",
@@ -232,7 +237,7 @@ def not_encoded(conn_id: str, why: str) -> RefusedError:
 
 
 def _postgres_options(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Write TLS settings of ours as libpq's; what is libpq's already stays."""
+    """Return the extra with the provider's TLS settings written as libpq's options."""
     flags = {"ssl_disabled", "ssl_verify_identity"}
     options = {_POSTGRES_TLS.get(n, n): v for n, v in extra.items() if n not in flags}
     if _is(extra.get("ssl_disabled"), default=False):
@@ -243,12 +248,15 @@ def _postgres_options(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is(value: Any, *, default: bool) -> bool:
+    """Return a setting as a boolean."""
     return default if value is None else str(value).lower() in {"true", "1", "yes"}
 
 
 def _kind(text: str) -> str:
+    """Return a connection's type in lower case, with underscores."""
     return text.lower().replace("-", "_")
 
 
 def _text(value: Any) -> str:
+    """Return a setting as text; booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -28,10 +28,10 @@ MasterOf = Callable[[str], str | None]
 
 @runtime_checkable
 class Connections(Protocol):
-    """Finds DSNs, what else a variable holds, and connections that are no server of a pipeline."""
+    """Finds what a reference of the pipeline file names: a DSN, a variable, a connection."""
 
     def __call__(self, reference: Reference, /) -> str | None:
-        """Return what the reference stands for, None if there is none."""
+        """Return the DSN or text that the reference names, None if there is none."""
 
     def fields(self, conn_id: str, /) -> ConnectionFields | None:
         """Return the fields of a connection of any type, None if there is none."""
@@ -39,7 +39,7 @@ class Connections(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The servers of a pipeline. The DSNs hold passwords and never show."""
+    """The addresses of a pipeline's source, sink and state; `repr` hides the DSNs."""
 
     source: Endpoint
     sink: SinkPlace
@@ -50,7 +50,7 @@ class Servers:
     """The SQLite file of a pipeline that names no state."""
 
     def environment(self) -> dict[str, str]:
-        """Return what a job's process finds in its environment, and nowhere else."""
+        """Return the environment variables that give a job's process its DSNs."""
         return {
             SOURCE_DSN_ENV: self.source_dsn,
             SINK_DSN_ENV: self.sink_dsn,
@@ -59,7 +59,7 @@ class Servers:
 
 
 def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Servers:
-    """Find all servers of a pipeline, or say which lines name one that is not there."""
+    """Find source, sink and state of a pipeline; refuse with the lines that name none."""
     model = loaded.model
     named: dict[str, Reference] = {"source": model.source}
     if model.sink.folder is None:
@@ -85,39 +85,42 @@ def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool =
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentDsns:
-    """Finds DSNs in environment variables."""
+    """Finds DSNs in environment variables, also in those of Airflow connections."""
 
     environ: Mapping[str, str] = field(repr=False)
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the DSN or text that the reference names, None if there is none."""
         if reference.dsn_env is not None:
             return self.environ.get(reference.dsn_env) or None
         found = self.fields(reference.conn_id or "")
         return None if found is None else found.dsn()
 
     def fields(self, conn_id: str) -> ConnectionFields | None:
-        """Read a connection of any type from its variable."""
+        """Read an Airflow connection of any type from its environment variable."""
         return _in_environment(self.environ, conn_id)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentMasters:
-    """Finds Spark masters where Airflow keeps connections in the environment."""
+    """Finds Spark masters in environment variables of Airflow connections."""
 
     environ: Mapping[str, str] = field(repr=False)
 
     def __call__(self, conn_id: str) -> str | None:
+        """Return the Spark master that a connection names, None if there is no connection."""
         found = _in_environment(self.environ, conn_id)
         return None if found is None else found.own_master()
 
 
 def _in_environment(environ: Mapping[str, str], conn_id: str) -> ConnectionFields | None:
+    """Read an Airflow connection from `AIRFLOW_CONN_...`, None if it is not set."""
     stored = environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "")
     return ConnectionFields.read(conn_id, stored) if stored else None
 
 
 def spark_master(loaded: LoadedPipeline, master_of: MasterOf) -> str | None:
-    """Return the master that the file names, None if it names none; never another one."""
+    """Return the Spark master of the connection that the file names; None if it names none."""
     conn_id = loaded.model.spark.conn_id
     if conn_id is None:
         return None
@@ -135,7 +138,7 @@ def spark_master(loaded: LoadedPipeline, master_of: MasterOf) -> str | None:
 
 
 def _dsns(loaded: LoadedPipeline, named: Mapping[str, Reference], dsn_of: DsnOf) -> dict[str, str]:
-    """Look all references up; those that stand for nothing are refused together."""
+    """Find the DSN of each named reference; refuse all missing ones together."""
     found = {section: dsn_of(reference) or "" for section, reference in named.items()}
     missing = [_missing(section, named[section]) for section, dsn in found.items() if not dsn]
     if missing:
@@ -144,6 +147,7 @@ def _dsns(loaded: LoadedPipeline, named: Mapping[str, Reference], dsn_of: DsnOf)
 
 
 def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, str]:
+    """Return the path, problem and fix for a reference that names nothing."""
     if reference.dsn_env is not None:
         return (
             (section, "dsn_env"),
@@ -159,10 +163,12 @@ def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, 
 
 
 def _sink_place(loaded: LoadedPipeline, dsn: str) -> SinkPlace:
+    """Parse the sink's DSN or folder URL."""
     return parse_sink(dsn) if loaded.model.sink.folder else _endpoint(loaded, "sink", dsn)
 
 
 def _endpoint(loaded: LoadedPipeline, section: str, dsn: str) -> Endpoint:
+    """Parse a DSN; a wrong one is refused at its section of the file."""
     try:
         return Endpoint.parse(dsn)
     except ValueError as error:

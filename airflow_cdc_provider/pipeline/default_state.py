@@ -18,12 +18,12 @@ STATE_SUFFIX = ".state.db"
 
 
 def airflow_state_folder() -> Path:
-    """Return the folder in which Airflow keeps the state of its pipelines."""
+    """Return the folder for state files of pipelines that run in Airflow."""
     return Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser().resolve() / "cdc"
 
 
 def default_state_of(model: PipelineFile, path: Path, *, in_airflow: bool) -> Path:
-    """Return the SQLite file of a pipeline that names no state."""
+    """Return the SQLite file for the state of a pipeline whose file names no state."""
     beside = path.resolve().with_suffix(STATE_SUFFIX)
     in_home = airflow_state_folder() / f"{model.pipeline}{STATE_SUFFIX}"
     if beside.exists():

@@ -43,7 +43,7 @@ _SECRET_PIECE = re.compile(r"(?=.*[A-Z0-9]).{8,}|.{16,}")
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A URL that takes a POST; it never shows."""
+    """A URL that receives notifications by POST; `repr` hides it."""
 
     name: str
     url: str = field(repr=False)
@@ -51,7 +51,7 @@ class Webhook:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Return what must not be seen: the URL, its path and its pieces, and the headers."""
+        """Return the texts to be hidden: the URL, its secret pieces, and secret headers."""
         parts = urlsplit(self.url)
         pieces = {parts.path, parts.query, *re.split(r"[/=&]", f"{parts.path}&{parts.query}")}
         found = {piece for piece in pieces if _SECRET_PIECE.fullmatch(piece)}
@@ -63,7 +63,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """A mail server, and the addresses of the mail."""
+    """A mail server, with sender and receivers of the mail."""
 
     name: str
     host: str
@@ -76,7 +76,7 @@ class Mailbox:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Return what must not be seen."""
+        """Return the texts to be hidden: the password, also as SMTP encodes it."""
         coded = b64encode(self.password.encode()).decode()
         plain = b64encode(f"\0{self.login}\0{self.password}".encode()).decode()
         return frozenset({self.password, coded, plain}) if self.password else frozenset()
@@ -88,7 +88,7 @@ Wrong = tuple[Path, str, str]
 
 
 class _WrongReceiverError(ValueError):
-    """A connection or a variable from which no receiver can be made."""
+    """Raised for a connection or variable from which no receiver can be made."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(what, fix)
@@ -98,7 +98,7 @@ class _WrongReceiverError(ValueError):
 def find_receivers(
     notify: NotifySection | None, connections: Connections | None
 ) -> tuple[tuple[Receiver, ...], tuple[Wrong, ...]]:
-    """Return the receivers that can be sent to, and what is wrong with the others."""
+    """Return the receivers of notifications, and the problems of those that cannot be made."""
     if notify is None or connections is None:
         return (), ()
     found: list[Receiver] = []
@@ -115,6 +115,7 @@ def find_receivers(
 def _named(
     notify: NotifySection, connections: Connections
 ) -> Iterator[tuple[str, UrlReference | Reference, Callable[[], Receiver]]]:
+    """Yield the file's receivers: name, section, and the function that makes each."""
     webhook, slack, email = notify.webhook, notify.slack, notify.email
     if webhook is not None:
         yield "webhook", webhook, lambda: _webhook("webhook", webhook, connections)
@@ -125,6 +126,7 @@ def _named(
 
 
 def _webhook(name: str, section: UrlReference, connections: Connections) -> Webhook:
+    """Make the receiver of a webhook section, from a variable or a connection."""
     if section.url_env is not None:
         return _of_url(name, _variable(connections, section.url_env))
     fields = _fields(connections, section.conn_id or "")
@@ -135,6 +137,7 @@ def _webhook(name: str, section: UrlReference, connections: Connections) -> Webh
 
 
 def _slack_base(fields: ConnectionFields) -> str:
+    """Return the base URL of Slack's webhooks that a connection names."""
     if not fields.host:
         return _SLACK
     host = fields.host if "://" in fields.host else f"{fields.schema or 'https'}://{fields.host}"
@@ -143,6 +146,7 @@ def _slack_base(fields: ConnectionFields) -> str:
 
 
 def _of_http(name: str, fields: ConnectionFields) -> Webhook:
+    """Make a webhook from the fields of an HTTP connection."""
     options = sorted(_HTTP_OPTIONS & fields.extra.keys())
     if options:
         raise _WrongReceiverError(
@@ -169,6 +173,7 @@ def _of_http(name: str, fields: ConnectionFields) -> Webhook:
 
 
 def _of_url(name: str, url: str) -> Webhook:
+    """Make a webhook from a URL; a login in it becomes a header."""
     parts = _split(url.strip())
     if parts is None:
         raise _WrongReceiverError(
@@ -181,7 +186,7 @@ def _of_url(name: str, url: str) -> Webhook:
 
 
 def _split(url: str) -> SplitResult | None:
-    """Return the parts of a URL that one can send to, None if it is none."""
+    """Split a URL to which notifications can be sent, None if it is no such URL."""
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -191,10 +196,12 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _basic(login: str, password: str) -> str:
+    """Return the header value of HTTP basic authentication."""
     return f"Basic {b64encode(f'{login}:{password}'.encode()).decode()}"
 
 
 def _mailbox(section: EmailSection, connections: Connections) -> Mailbox:
+    """Make the receiver of the email section, from a variable or a connection."""
     if section.dsn_env is not None:
         fields = _read(section.dsn_env, _variable(connections, section.dsn_env))
     else:
@@ -229,6 +236,7 @@ def _mailbox(section: EmailSection, connections: Connections) -> Mailbox:
 
 
 def _read(name: str, text: str) -> ConnectionFields:
+    """Read a connection from a variable's text."""
     try:
         return ConnectionFields.read(name, text)
     except CdcError as error:
@@ -236,6 +244,7 @@ def _read(name: str, text: str) -> ConnectionFields:
 
 
 def _variable(connections: Connections, name: str) -> str:
+    """Return the text of an environment variable, which must be set."""
     found = connections(Reference(dsn_env=name))
     if not found:
         raise _WrongReceiverError(
@@ -245,6 +254,7 @@ def _variable(connections: Connections, name: str) -> str:
 
 
 def _fields(connections: Connections, conn_id: str) -> ConnectionFields:
+    """Return the fields of an Airflow connection, which must exist."""
     try:
         found = connections.fields(conn_id)
     except CdcError as error:
@@ -258,4 +268,5 @@ def _fields(connections: Connections, conn_id: str) -> ConnectionFields:
 
 
 def _is(value: Any) -> bool:
+    """Tell whether a setting is true."""
     return str(value).lower() in {"true", "1", "yes"}

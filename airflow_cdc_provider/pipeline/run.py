@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OwnedRun:
-    """What a run holds of its pipeline."""
+    """What a run owns of its pipeline: its generation, and the tables that it begins again."""
 
     generation: int = 0
     """Under which it took the pipeline over last; 0 if it did not."""
@@ -38,7 +38,7 @@ class OwnedRun:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a pipeline's steps; close it at the end."""
+    """One run of a pipeline's steps: file, servers, state store, owner; close it at the end."""
 
     loaded: LoadedPipeline
     servers: Servers
@@ -58,7 +58,7 @@ class Run:
         return self.loaded.model.name
 
     def close(self) -> None:
-        """Let go of the state store."""
+        """Close the state store."""
         self.store.close()
 
     def __enter__(self) -> Run:
@@ -71,7 +71,7 @@ class Run:
 def open_run(
     loaded: LoadedPipeline, dsn_of: DsnOf, *, owner: str = "", in_airflow: bool = False
 ) -> Run:
-    """Find the servers and open the state store, which is made if it is not there."""
+    """Open a run: find its servers and open the state store, which is created if needed."""
     servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
     if servers.default_state is not None:
         servers.default_state.parent.mkdir(parents=True, exist_ok=True)
@@ -80,22 +80,23 @@ def open_run(
 
 
 def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Run:
-    """Find the servers for steps that only look; a store that is not there reads as empty."""
+    """Open a run that only reads; a state store that does not exist reads as empty."""
     servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
     store = look_at_store(servers.state_dsn)
     return Run(loaded, servers, store, this_process(), connections=_connections(dsn_of))
 
 
 def _connections(dsn_of: DsnOf) -> Connections | None:
+    """Return the finder of DSNs if it finds connections, too."""
     return dsn_of if isinstance(dsn_of, Connections) else None
 
 
 def take_over(run: Run, ledger: SinkLedger) -> PipelineState:
-    """Become the owner in the state store and in the ledger; older writers are fenced from now.
+    """Become the owner in the state store and the ledger; older writers are fenced from now.
 
-    A live lease of another owner is respected: its run is at work. An owner that ends gives its
-    lease back. What was killed cannot: then the lease runs out a minute after it was renewed last,
-    or counts for nothing at once if the owner was a process of this machine.
+    A live lease of another owner is respected, because its run is active. An owner that ends gives
+    its lease back. A killed one cannot: its lease runs out a minute after the last renewal, or
+    counts for nothing at once if the owner was a process of this machine.
     """
     state = run.store.ensure(run.name)
     if state.owner != run.owner and lease_is_live(run, state):
@@ -124,16 +125,16 @@ def give_back(run: Run) -> None:
 
 
 def lease_left_s(run: Run, state: PipelineState) -> int:
-    """Return for how many seconds a lease lasts if nobody renews it."""
+    """Return in how many seconds a lease runs out, if it is not renewed."""
     return max(0, (state.lease_until_us - run.store.now_us()) // 1_000_000)
 
 
 def is_streamed(run: Run) -> bool:
-    """Tell whether somebody streams now; a step that has nothing to do then takes nothing over."""
+    """Tell whether another process streams now; a step with nothing to do takes nothing over."""
     state = run.store.ensure(run.name)
     return state.phase is Phase.STREAMING and lease_is_live(run, state)
 
 
 def lease_is_live(run: Run, state: PipelineState) -> bool:
-    """Tell whether someone holds the pipeline's lease now."""
+    """Tell whether a living owner has the pipeline's lease now."""
     return state.lease_until_us > run.store.now_us() and not is_gone(state.owner)

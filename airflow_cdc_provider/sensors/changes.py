@@ -24,14 +24,14 @@ _US = 1_000_000
 
 class CdcChangesSensor(TellsLineage, BaseSensorOperator):
     """
-    Wait until rows of a table have changed, and send the events of the changed tables.
+    Wait until rows of a table have changed, and announce the changed tables.
 
-    It waits without a worker. Changes within a window are told together, by one event for each
+    It waits without a worker. Changes within a window are announced together, by one event for each
     table in which something changed; a pipeline that is idle, paused or not copied yet is waited
     for. Give it `outlets`: see `airflow_cdc_provider.operators.assets.outlets_of`.
 
     :param pipeline: path of the pipeline's YAML file (templated).
-    :param every_s: seconds that changes are gathered before they are told.
+    :param every_s: seconds that changes are gathered before they are announced.
     :param look_s: seconds after which the ledger is looked into even if no change was heard of,
         for what a stream does not count, such as a TRUNCATE.
     """
@@ -57,7 +57,7 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
         self._news: Sequence[TableNews] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Tell what is news, or wait for it."""
+        """Announce changed tables, or defer until there are some."""
         with (
             airflow_errors(self.pipeline),
             CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps,
@@ -81,10 +81,11 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
         return self._wait(trigger)
 
     def lineage_work(self) -> LineageWork:
-        """Tell of all tables, and how much each was changed."""
+        """Return the task's lineage: all tables, and their changes."""
         return work_of_news(self._news)
 
     def _wait(self, trigger: CdcChangesTrigger) -> NoReturn:
+        """Defer the task until the trigger fires."""
         self.defer(trigger=trigger, method_name=self.execute_complete.__name__)
 
     def execute_complete(
@@ -92,5 +93,5 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
         context: Context,
         event: Mapping[str, Any],  # noqa: ARG002 - Airflow passes it; the ledger says what changed
     ) -> dict[str, Any]:
-        """Look again."""
+        """Check again for changed tables."""
         return self.execute(context)

@@ -32,7 +32,7 @@ class CdcRequestSensor(TellsLineage, BaseSensorOperator):
     """
     Wait, without a worker, until a request is done; fail with its error if it is not.
 
-    It only waits: whoever owns the pipeline carries the request out. Ending this task leaves the
+    It only waits: the pipeline's owner carries the request out. Ending this task leaves the
     request as it is.
 
     :param pipeline: path of the pipeline's YAML file (templated).
@@ -58,7 +58,7 @@ class CdcRequestSensor(TellsLineage, BaseSensorOperator):
         self._request: Request | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        """Look once, and defer if the request is not closed."""
+        """Check the request, and defer if it is still open."""
         with airflow_errors(self.pipeline), self._open() as steps:
             return self._look(steps)
 
@@ -67,7 +67,7 @@ class CdcRequestSensor(TellsLineage, BaseSensorOperator):
         context: Context,  # noqa: ARG002
         event: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Tell what came of the request."""
+        """Check the request again, or fail if the time is up."""
         told = RequestEvent.from_payload(event)
         if told.verdict is RequestVerdict.TIMEOUT:
             raise AirflowSensorTimeout(
@@ -77,13 +77,15 @@ class CdcRequestSensor(TellsLineage, BaseSensorOperator):
             return self._look(steps)
 
     def lineage_work(self) -> LineageWork | None:
-        """Tell of the request's tables, once it was looked at."""
+        """Return the request's tables for a lineage service, once the request was read."""
         return None if self._request is None else work_of_request(self._request)
 
     def _open(self) -> CdcSteps:
+        """Open the pipeline as its DAG."""
         return CdcSteps(self.pipeline, owner=owner_of(self.dag_id))
 
     def _look(self, steps: CdcSteps) -> dict[str, Any]:
+        """Return the summary of a request that is done; defer if open, fail with its error."""
         self.see(steps)
         requests = CdcRequests(steps)
         request = self._request = requests.known(self.request_id)
@@ -94,6 +96,7 @@ class CdcRequestSensor(TellsLineage, BaseSensorOperator):
         return request_summary(request)
 
     def _watch(self, steps: CdcSteps) -> NoReturn:
+        """Defer the task until the request has ended."""
         trigger = CdcRequestTrigger(
             pipeline=str(steps.run.name),
             request_id=self.request_id,

@@ -52,7 +52,7 @@ _HEARD_OF_NONE = 1
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """What a wait carries from one deferral to the next."""
+    """What a waiting task carries over a deferral."""
 
     since_us: int
     """When the stream was last started, or the wait began."""
@@ -62,7 +62,7 @@ class _Wait:
 
 class CdcStreamSensor(TellsLineage, BaseSensorOperator):
     """
-    Wait for a stream to reach a goal, and keep it alive until then.
+    Wait for a stream to reach a goal, and restart it if it fails until then.
 
     Judges by heartbeat, position and lag in the state store, not by process life. Pausing the
     pipeline ends the wait: with success if that was the goal, else the task is skipped.
@@ -108,7 +108,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         self._standing: Mapping[str, str] = {}
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look once, and defer unless there is something to do."""
+        """Check the stream, and defer unless there is something to do."""
         with airflow_errors(self.pipeline), self._open() as steps:
             self.see(steps)
             now = steps.run.store.now_us()
@@ -118,7 +118,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
     def execute_complete(
         self, context: Context, event: Mapping[str, Any], wait: Mapping[str, int]
     ) -> dict[str, Any]:
-        """Act on what the trigger saw."""
+        """Act on the trigger's event."""
         with airflow_errors(self.pipeline), self._open() as steps:
             self.see(steps)
             seen = StreamEvent.from_payload(event)
@@ -126,11 +126,12 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             return self._act(context, steps, seen, _Wait(**wait))
 
     def lineage_work(self) -> LineageWork:
-        """Tell of all tables."""
+        """Return the task's lineage: all tables."""
         return LineageWork()
 
     @contextmanager
     def _open(self) -> Iterator[CdcSteps]:
+        """Open the pipeline as its DAG, and notify its receivers meanwhile."""
         with (
             CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps,
             notifying_task(
@@ -144,10 +145,10 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             yield steps
 
     def _first_look(self, steps: CdcSteps, now: int) -> StreamEvent:
-        """Judge the stream as it is found.
+        """Check the stream at the task's start; a failed or ownerless one is to be restarted.
 
         A task that was cleared, or a run that comes later, may find a stream that has failed or
-        that nobody holds a lease on any more: trying again is what it was started for.
+        that has no owner any more: trying again is what the task was started for.
         """
         status = steps.status()
         verdict, detail = judge(
@@ -167,7 +168,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
     def _act(
         self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait
     ) -> dict[str, Any]:
-        """Do what the verdict asks for; waiting and restarting end in a deferral."""
+        """Act on a verdict: return, skip, fail, restart the stream, or defer."""
         match event.verdict:
             case Verdict.WAITING:
                 self._watch(steps, wait)
@@ -193,7 +194,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
     def _restart(
         self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait
     ) -> NoReturn:
-        """Start the stream again and go on waiting, unless it was tried too often in a row."""
+        """Restart the stream and defer, unless it was restarted too often in a row."""
         was_healthy = (event.at_us - wait.since_us) / _US >= self.healthy_s
         tried = 0 if was_healthy else wait.restarts
         if tried >= self.max_restarts:
@@ -207,7 +208,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         self._start(context, steps, replace(wait, restarts=tried + 1))
 
     def _look(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
-        """Have tables come, go and begin again as is asked, or as the source has them; wait on."""
+        """Add, remove and reset tables as requested or as the source has them, then defer."""
         heard_us = steps.run.store.now_us()
         if not steps.end_for_tables():
             self._watch(steps, wait, heard_us=heard_us)
@@ -218,7 +219,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
     def _start(
         self, context: Context, steps: CdcSteps, wait: _Wait, *, heard_us: int = 0
     ) -> NoReturn:
-        """Start the stream, in the place of one that may be left, and watch it."""
+        """Start the stream job, after stopping an earlier one, and defer to watch it."""
         store = context["task_state_store"]
         end_earlier_job(store, patience_s=KILL_PATIENCE_S)
         job = steps.start_stream(mode="continuous")
@@ -229,6 +230,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         self._watch(steps, replace(wait, since_us=started), heard_us=heard_us or started)
 
     def _watch(self, steps: CdcSteps, wait: _Wait, *, heard_us: int = 0) -> NoReturn:
+        """Defer the task to watch the stream."""
         trigger = CdcStreamTrigger(
             pipeline=str(steps.run.name),
             state=place_of_state(steps),
@@ -249,12 +251,13 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         )
 
     def _summary(self, context: Context, steps: CdcSteps) -> dict[str, Any]:
+        """Return the stream's summary, and store its progress for the page."""
         status = steps.status()
         context["task_state_store"].set(PROGRESS_KEY, progress(status))
         return stream_summary(status)
 
 
 def _named(event: StreamEvent) -> CdcError:
-    """Return the error that a failed stream left in the state store, in its own class."""
+    """Return the error that a failed stream stored, in its own class."""
     # a triggerer of an earlier release tells only what was printed
     return StoredError(event.error or event.detail).read().located("log of the stream")

@@ -33,7 +33,7 @@ _PLACES = ("transaction", "ordinal", "op")
 
 
 def encode(batch: ChangeBatch) -> bytes:
-    """Write a batch."""
+    """Return a batch of changes as bytes."""
     transactions = transactions_of(batch.start.system)
     streams = [_write(transactions.to_columns(batch.transactions))]
     streams += [_write(_side_by_side(changes)) for changes in batch.tables]
@@ -64,7 +64,7 @@ def encode(batch: ChangeBatch) -> bytes:
 
 
 def decode(encoded: bytes) -> ChangeBatch:
-    """Read what `encode` wrote; the arrays hold on to `encoded`."""
+    """Return the batch of changes that `encode` made bytes of; its arrays share their memory."""
     (length,) = _LENGTH.unpack_from(encoded)
     header = json.loads(encoded[_LENGTH.size : _LENGTH.size + length])
     streams = _streams(pa.py_buffer(encoded), _LENGTH.size + length, header["lengths"])
@@ -84,6 +84,7 @@ def decode(encoded: bytes) -> ChangeBatch:
 
 
 def _statement_form(statement: Statement) -> dict[str, object]:
+    """Return the JSON form of a statement of the log."""
     return {
         "database": statement.database,
         "sql": statement.sql,
@@ -94,20 +95,21 @@ def _statement_form(statement: Statement) -> dict[str, object]:
 
 
 def _statement(form: dict[str, Any], point: TransactionPoint) -> Statement:
+    """Read a statement of the log from its JSON form."""
     effect = effect_from_json(form["effect"])
     refusal = None if form["refusal"] is None else CdcError.from_json(form["refusal"])
     return Statement(form["database"], form["sql"], point, effect, form["facts"], refusal)
 
 
 def parts_of(encoded: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[bytes, bool]]:
-    """Cut an encoded batch; each part comes with whether it is the last."""
+    """Cut an encoded batch into parts; each comes with whether it is the batch's last."""
     view = memoryview(encoded)
     for start in range(0, len(view), part_bytes):
         yield bytes(view[start : start + part_bytes]), start + part_bytes >= len(view)
 
 
 def joined(parts: Iterable[tuple[bytes, bool]]) -> Iterator[bytes]:
-    """Put the parts of each batch together again."""
+    """Join the parts of each encoded batch."""
     pending: list[bytes] = []
     for part, is_last in parts:
         pending.append(part)
@@ -117,6 +119,7 @@ def joined(parts: Iterable[tuple[bytes, bool]]) -> Iterator[bytes]:
 
 
 def _write(batch: pa.RecordBatch) -> pa.Buffer:
+    """Return a record batch as an Arrow IPC stream."""
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, batch.schema) as writer:
         writer.write_batch(batch)
@@ -124,6 +127,7 @@ def _write(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def _streams(buffer: pa.Buffer, offset: int, lengths: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Read record batches from Arrow IPC streams of given lengths."""
     for length in lengths:
         with pa.ipc.open_stream(buffer.slice(offset, length)) as reader:
             yield reader.read_next_batch()
@@ -131,6 +135,7 @@ def _streams(buffer: pa.Buffer, offset: int, lengths: Sequence[int]) -> Iterator
 
 
 def _side_by_side(changes: TableChanges) -> pa.RecordBatch:
+    """Return a table's changes as one record batch: places, before and after images, facts."""
     before, after = changes.before, changes.after
     places = [changes.transaction, changes.ordinal, changes.op]
     fields = [pa.field(name, place.type) for name, place in zip(_PLACES, places, strict=True)]
@@ -144,6 +149,8 @@ def _side_by_side(changes: TableChanges) -> pa.RecordBatch:
 
 
 def _apart(batch: pa.RecordBatch, *, table: str, columns: int, has_facts: bool) -> TableChanges:
+    """Return a table's changes from the record batch that `_side_by_side` made."""
+
     def part(first: int, last: int, metadata: dict[bytes, bytes] | None) -> pa.RecordBatch:
         schema = pa.schema(list(batch.schema)[first:last], metadata=metadata)
         return pa.RecordBatch.from_arrays(batch.columns[first:last], schema=schema)

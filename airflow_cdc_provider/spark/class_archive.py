@@ -28,7 +28,7 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def archive_options(java_home: Path) -> str:
-    """Return the JVM's options to use the archive there is, or to write one at its end."""
+    """Return JVM options that use the class archive, or write one at the JVM's end."""
     try:
         folder = cache_folder() / "class-archives"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def archive_options(java_home: Path) -> str:
 
 
 def _key(java_home: Path) -> str:
-    """Name the Java and the jars that an archive is of."""
+    """Return a name for the archive by its Java, PySpark and jars."""
     release = java_home / "release"
     parts = [str(java_home.resolve()), pyspark.__version__, str(Path(pyspark.__file__).parent)]
     if release.is_file():
@@ -55,7 +55,7 @@ def _key(java_home: Path) -> str:
 
 
 def _is_whole(archive: Path) -> bool:
-    """Tell whether an archive was written to its end: its header comes last."""
+    """Tell whether an archive was written to its end: its header is written last."""
     if not archive.is_file():
         return False
     with archive.open("rb") as file:
@@ -63,6 +63,7 @@ def _is_whole(archive: Path) -> bool:
 
 
 def _remove_unused(folder: Path) -> None:
+    """Delete archives that were not used for a long time."""
     oldest = time.time() - _KEEP_DAYS * 24 * 3600  # noqa: TID251 - files carry this clock's time
     for archive in folder.glob("*.jsa"):
         with suppress(OSError):  # another process may be removing it too

@@ -40,7 +40,7 @@ _JOBS = "airflow_cdc_provider.spark.main"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the jobs that come on standard input; 0 unless the last one failed."""
+    """Run the jobs whose specifications come on standard input; 0 unless the last failed."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--answers", type=int, required=True, help="the pipe of the results")
     parser.add_argument("--master", help="Spark's master")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _ended_with_its_run(answers: int, spec: JobSpec, stop: threading.Event) -> Iterator[None]:
-    """Ask a continuous stream to stop when whoever started it is gone."""
+    """Ask a continuous stream to stop when the process that started it is gone."""
     if spec.kind is not JobKind.STREAM or spec.stream_mode is not StreamMode.CONTINUOUS:
         yield
         return
@@ -93,7 +93,7 @@ def _ended_with_its_run(answers: int, spec: JobSpec, stop: threading.Event) -> I
 
 
 def _open_while_importing(spec: JobSpec, master: str | None) -> None:
-    """Open the session; an error is left to the first job, which meets and tells it."""
+    """Open the Spark session while modules are imported; an error is left to the first job."""
     opened = threading.Event()
     importing = threading.Thread(target=_import_and_keep_lease, args=(spec, opened))
     importing.start()
@@ -106,7 +106,7 @@ def _open_while_importing(spec: JobSpec, master: str | None) -> None:
 
 
 def _import_and_keep_lease(spec: JobSpec, opened: threading.Event) -> None:
-    """Import what jobs need, then keep the first one's lease until Spark is there."""
+    """Import the job modules, then renew the first job's lease until Spark is open."""
     jobs = import_module(_JOBS)
     with suppress(CdcError):  # the job itself meets it again
         servers = jobs.JobServers.from_environment(spec)
@@ -116,7 +116,7 @@ def _import_and_keep_lease(spec: JobSpec, opened: threading.Event) -> None:
 
 
 def _lines(source: int, stop: threading.Event) -> Iterator[str]:
-    """Yield the lines as they come, until there are no more or a stop was asked for."""
+    """Yield lines of standard input as they come, until its end or a stop."""
     rest = b""
     while not stop.is_set():
         if not select.select([source], [], [], _LOOK_FOR_A_STOP_S)[0]:
@@ -129,6 +129,7 @@ def _lines(source: int, stop: threading.Event) -> Iterator[str]:
 
 
 def _answer(pipe: int, result: JobResult) -> None:
+    """Write a job's result to the log and to the pipe of answers."""
     line = result.to_json() + "\n"
     sys.stdout.write(line)
     sys.stdout.flush()

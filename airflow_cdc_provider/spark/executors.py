@@ -29,7 +29,7 @@ NEEDED: Mapping[str, Bounds] = {
 
 
 def require_packages(context: SparkContext, needed: Mapping[str, Bounds] = NEEDED) -> None:
-    """Raise `SparkInstallationError` if an executor lacks something."""
+    """Raise `SparkInstallationError` if an executor lacks a package or has a wrong version."""
 
     def lacking(_: Iterable[int]) -> Iterator[tuple[str, str]]:
         for name, bounds in needed.items():
@@ -55,7 +55,7 @@ def require_packages(context: SparkContext, needed: Mapping[str, Bounds] = NEEDE
 
 
 def _problem_of(name: str, oldest: str, too_new: str) -> str:
-    """Say what is wrong with an installed distribution, empty if nothing is."""
+    """Describe what is wrong with an installed package; empty if nothing is."""
     try:
         there = str(import_module(name).__version__)
     except ImportError as error:
@@ -66,11 +66,12 @@ def _problem_of(name: str, oldest: str, too_new: str) -> str:
 
 
 def _range(oldest: str, too_new: str) -> str:
+    """Return a range of versions as text."""
     return f">={oldest}" + (f",<{too_new}" if too_new else "")
 
 
 def _numbers(text: str) -> list[int]:
-    """Return the leading numbers of a version."""
+    """Return the leading numbers of a version, for comparison."""
     numbers = []
     for part in text.split("."):
         if not part.isdecimal():

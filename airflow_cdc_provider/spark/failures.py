@@ -61,7 +61,7 @@ _LINE_CHARS = 400
 
 
 def spark_failure(failure: Exception, *, where: str, secrets: Secrets) -> CdcError:
-    """Turn an exception out of Spark into the error it carries, or one that says what to do."""
+    """Return the error that a Spark exception carries, or one by what its text says."""
     text = secrets.scrub(str(failure))
     carried = carried_error(text)
     if carried is not None:
@@ -114,7 +114,7 @@ def spark_failure(failure: Exception, *, where: str, secrets: Secrets) -> CdcErr
 
 
 def reason_of(text: str) -> str:
-    """Return the lines that say why, without stack frames: the first ones and the last cause."""
+    """Return the lines of a Spark exception that say why, without stack frames."""
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines() if not _FRAME.match(line)]
     lines = [line for line in lines if line.strip(": ")]
     chosen = lines[:_FIRST_LINES]

@@ -28,7 +28,7 @@ _OLDEST = (3, 5)
 
 
 def require_supported(version: str, *, where: str) -> None:
-    """Raise `SparkInstallationError` if a Spark is older than what jobs call."""
+    """Raise `SparkInstallationError` if a Spark is older than jobs need."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers >= _OLDEST:
         return
@@ -42,7 +42,7 @@ def require_supported(version: str, *, where: str) -> None:
 
 
 def require_one_pyspark(path: Sequence[str] | None = None) -> None:
-    """Raise `SparkInstallationError` if `pyspark` is made of parts of two versions."""
+    """Raise `SparkInstallationError` if `pyspark` has files of two versions."""
     where = list(sys.path if path is None else path)
     full, client = _installed(_FULL, where), _installed(_CLIENT, where)
     if full is None or client is None or full.version == client.version:
@@ -65,11 +65,12 @@ def require_one_pyspark(path: Sequence[str] | None = None) -> None:
 
 
 def _installed(name: str, where: list[str]) -> Distribution | None:
+    """Return an installed distribution by name, None if there is none."""
     return next(iter(Distribution.discover(name=name, path=where)), None)
 
 
 def _is_imported(full: Distribution, where: list[str]) -> bool:
-    """Tell whether `import pyspark` takes that distribution's folder, not Spark's own archive."""
+    """Tell whether `import pyspark` uses that distribution's folder."""
     spec = PathFinder.find_spec(_FULL, where)
     if spec is None or spec.origin is None:
         return False
@@ -77,7 +78,7 @@ def _is_imported(full: Distribution, where: list[str]) -> bool:
 
 
 def _foreign_files(full: Distribution, client: Distribution) -> list[str]:
-    """Return the files of `full` that `client` has too and that are not as `full` brought them."""
+    """Return the files of `full` that `client` has overwritten."""
     folder, theirs = Path(str(full.locate_file(""))), _record(client)
     return sorted(
         name
@@ -87,13 +88,13 @@ def _foreign_files(full: Distribution, client: Distribution) -> list[str]:
 
 
 def _record(installed: Distribution) -> dict[str, str]:
-    """Return the hash of each file that was installed, whether or not it is still there."""
+    """Return the recorded hash of each file that a distribution installed."""
     rows = csv.reader((installed.read_text("RECORD") or "").splitlines())
     return {row[0]: row[1] for row in rows if len(row) > 1}
 
 
 def _is_its_own(file: Path, recorded: str) -> bool:
-    """Tell whether the file is still what its distribution installed; true without a record."""
+    """Tell whether a file is as its distribution installed it; True without a record."""
     algorithm, _, expected = recorded.partition("=")
     if not expected:
         return True

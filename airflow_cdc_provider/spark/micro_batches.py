@@ -48,7 +48,7 @@ _SHOWN_CHARS = 300
 
 
 class SparkFollower:
-    """Follows the log by jobs of Spark, from a start to a bound or until asked to end."""
+    """Follows the log by micro-batches, each a Spark job."""
 
     def __init__(
         self, job: Job, spark: SparkSession, task: StreamTask, following: Following
@@ -61,12 +61,12 @@ class SparkFollower:
         self._asked_s: float | None = None
 
     def follow(self, start: LogPosition) -> bool:
-        """Follow from a start to the end of the run."""
+        """Follow the log from a position to the run's end."""
         self.run(start, self._following.bound)
         return True
 
     def run(self, start: LogPosition, bound: LogPosition | None) -> None:
-        """Follow from a start, to a bound if there is one."""
+        """Follow the log from a position, to a bound if there is one."""
         pipeline, run, number = self._job.spec.pipeline, uuid.uuid4().hex, 0
         log.info("spark follows the log: pipeline=%s run=%s from=%s", pipeline, run, start)
         jobs = NamedJobs(self._spark, f"cdc-stream-{pipeline}-{self._job.spec.generation}")
@@ -86,7 +86,7 @@ class SparkFollower:
                 raise spark_failure(failure, where=where, secrets=secrets) from None
 
     def _micro_batch(self, turn: BatchNumber, end: LogPosition, jobs: NamedJobs) -> None:
-        """Bring the log up to an end into the sink; an error that a worker told is raised."""
+        """Bring the log up to an end into the sink; raise the error that a worker reported."""
         passed_over = self._following.passed_over
         shown = f"stream of {self._job.spec.pipeline}: log up to {end}"[:_SHOWN_CHARS]
         began = time.monotonic()
@@ -96,7 +96,7 @@ class SparkFollower:
         self._told.add(changes, time.monotonic() - began)
 
     def _rows(self, turn: BatchNumber, end: LogPosition, quiet: IdleRange | None) -> DataFrame:
-        """Make the job's frame; nothing runs before it is collected."""
+        """Build the data frame of one micro-batch: read the log, apply it; nothing runs yet."""
         task, has_own_workers = self._task, context_of(self._spark) is not None
 
         def read(ones: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,7 +114,7 @@ class SparkFollower:
             return read_rows.mapInArrow(apply, APPLIED_SCHEMA)
 
     def _is_cut_off(self) -> bool:
-        """Let a micro-batch that is under way end, unless it takes long or may not commit."""
+        """Tell whether to cancel the running micro-batch: it is late after a stop, or fenced."""
         if not self._following.ending.is_set():
             return False
         self._asked_s = self._asked_s or time.monotonic()
@@ -123,7 +123,7 @@ class SparkFollower:
 
 
 class _Told:
-    """What was applied so far, and how fast; Spark's UI shows it with the next job."""
+    """Counts and speed of the micro-batches so far, shown in Spark's UI."""
 
     def __init__(self) -> None:
         self._batches = 0
@@ -131,7 +131,7 @@ class _Told:
         self._last = 0.0
 
     def add(self, changes: int, seconds: float) -> None:
-        """Count one micro-batch."""
+        """Add one micro-batch to the counts."""
         self._batches += 1
         self._changes += changes
         self._last = changes / seconds
@@ -147,7 +147,7 @@ class _Told:
 
 @contextmanager
 def _one_row_in_a_batch(spark: SparkSession) -> Iterator[None]:
-    """Rows hold megabytes: have each travel in an Arrow batch of its own."""
+    """Have each row travel in an Arrow batch of its own: rows have megabytes."""
     before = str(spark.conf.get(_ARROW_ROWS))
     spark.conf.set(_ARROW_ROWS, "1")
     try:

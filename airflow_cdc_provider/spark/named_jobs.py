@@ -22,7 +22,7 @@ _PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrup
 
 
 class NamedJobs:
-    """The jobs of one piece of work: one group, and a description for each job."""
+    """Groups a pipeline's Spark jobs, with a description for each, so they can be cancelled."""
 
     def __init__(self, spark: SparkSession, group: str) -> None:
         self._spark = spark
@@ -30,7 +30,7 @@ class NamedJobs:
 
     @contextmanager
     def described(self, description: str) -> Iterator[None]:
-        """Put the jobs that this thread starts into the group; a description holds no secret."""
+        """Put the jobs that this thread starts in the block into the group, with a description."""
         context = context_of(self._spark)
         if context is None:
             self._spark.addTag(self._group)
@@ -50,7 +50,7 @@ class NamedJobs:
 
     @contextmanager
     def cancelled_once(self, is_due: Callable[[], bool]) -> Iterator[None]:
-        """Cancel the group's jobs when that is due, also those that start a moment later."""
+        """Cancel the group's jobs once `is_due` is true, also those that start a moment later."""
         over = threading.Event()
 
         def watch() -> None:
@@ -68,6 +68,7 @@ class NamedJobs:
             watcher.join()
 
     def _cancel(self) -> None:
+        """Cancel the group's running jobs."""
         context = context_of(self._spark)
         if context is None:
             self._spark.interruptTag(self._group)

@@ -63,7 +63,7 @@ _LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def prepare_environment(where: str = DEFAULT_MASTER) -> None:
-    """Point Spark at this Python and at a Java, unless the environment already does.
+    """Set the environment so that Spark uses this Python and a fitting Java.
 
     Over Spark Connect no Java is started here.
     """
@@ -75,9 +75,9 @@ def prepare_environment(where: str = DEFAULT_MASTER) -> None:
 def open_session(
     name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Make the session of a job, or take the one that is active.
+    """Return the active Spark session, or open one for a job.
 
-    Under spark-submit its own options stand; elsewhere `master` or `local[*]`.
+    Under spark-submit its own options apply; elsewhere `master` or `local[*]`.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -104,7 +104,7 @@ def open_session(
 
 
 def close_session() -> None:
-    """Stop the active session, if there is one, and its JVM with it.
+    """Stop the active Spark session, if there is one, and its JVM.
 
     A JVM that is gone has nothing to stop, and may not keep a job from telling how it ended.
     """
@@ -117,7 +117,7 @@ def close_session() -> None:
 
 
 def checked(spark: SparkSession) -> SparkSession:
-    """Refuse a session that is too old, or whose settings have two tasks do one task's work."""
+    """Refuse a session that is too old or has speculation on, else return it."""
     require_supported(spark.version, where="Spark's session")
     if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
         raise RefusedError(
@@ -130,7 +130,7 @@ def checked(spark: SparkSession) -> SparkSession:
 
 
 def context_of(spark: SparkSession) -> SparkContext | None:
-    """Return the session's context; None over Spark Connect, which has none."""
+    """Return the session's SparkContext; None over Spark Connect, which has none."""
     return None if _is_connect(spark) else spark.sparkContext
 
 
@@ -141,27 +141,27 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def slots(spark: SparkSession) -> int | None:
-    """Return how many tasks run at once; None if that cannot be told."""
+    """Return how many tasks Spark runs at once; None if that is not known."""
     context = context_of(spark)
     return None if context is None else max(1, context.defaultParallelism)
 
 
 def reachable_host(spark: SparkSession) -> str:
-    """Return the address under which executors reach this process."""
+    """Return the address at which executors reach the driver."""
     if context_of(spark) is not None:
         return spark.conf.get("spark.driver.host") or socket.getfqdn()
     return socket.getfqdn()
 
 
 def bind_address(spark: SparkSession) -> str:
-    """Return the address that this process listens at; empty if it is the one it is reached at."""
+    """Return the address that the driver binds to; empty if executors reach it at the same."""
     if context_of(spark) is None:
         return ""
     return spark.conf.get("spark.driver.bindAddress", None) or ""
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Send this package to the executors, so that they run the driver's own version of it.
+    """Send this package to the executors, so that they run the driver's version of it.
 
     What it imports (pyarrow, numpy, pymysql, zstandard) has to be installed there.
     """
@@ -176,19 +176,22 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def _preferred_locally() -> dict[str, str]:
+    """Return the settings that a local Spark gets by default."""
     archive = archive_options(Path(os.environ["JAVA_HOME"]))
     return {**_PREFERRED_LOCALLY, _JAVA_OPTIONS: f"{_LOCAL_JAVA} {archive}".strip()}
 
 
 def _is_connect(spark: SparkSession) -> bool:
+    """Tell whether the session is one of Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.session")
 
 
 def _not_submitted(settings: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what the environment's arguments set: they would be overridden."""
+    """Leave out settings that the environment's submit arguments override."""
     submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     return {key: value for key, value in settings.items() if f"{key}=" not in submitted}
 
 
 def _under_spark_submit() -> bool:
+    """Tell whether this process was started by spark-submit."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

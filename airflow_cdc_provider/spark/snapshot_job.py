@@ -39,12 +39,12 @@ READER_S = 120.0
 
 
 def run_snapshot(job: Job, spark: SparkSession) -> JobResult:
-    """Read every split that is not finished; returns when all are, or when asked to stop."""
+    """Run the snapshot on Spark: read every split that is not finished, until done or stopped."""
     return snapshot_run.run_snapshot(job, _SparkReaders(job, spark))
 
 
 class _SparkReaders:
-    """One Spark job for each round of readers."""
+    """Runs readers of splits as the tasks of Spark jobs."""
 
     def __init__(self, job: Job, spark: SparkSession) -> None:
         self._job = job
@@ -55,6 +55,7 @@ class _SparkReaders:
 
     @property
     def driver(self) -> DriverPlace:
+        """Return where the driver listens for the readers."""
         if is_local(self._spark):
             return DriverPlace("127.0.0.1")
         ports = self._job.spec.assigner_ports
@@ -62,10 +63,11 @@ class _SparkReaders:
 
     @property
     def at_once(self) -> int | None:
+        """Return how many readers run at once."""
         return slots(self._spark)
 
     def run(self, task: ReaderTask, count: int) -> CdcError | None:
-        """Run the readers, each as one task."""
+        """Run the readers, each as one task, until no split is left."""
         relieved = replace(task, relieved_after_s=READER_S)
         try:
             while True:
@@ -77,7 +79,7 @@ class _SparkReaders:
             return spark_failure(failure, where=where, secrets=self._job.servers.secrets)
 
     def _run_once(self, task: ReaderTask, count: int) -> ReadersEnd:
-        """Run one job of Spark's, and count what it read; Spark's UI shows it with the next."""
+        """Run one Spark job of readers, and count what they read."""
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return reader_rows(task, batches)
@@ -94,7 +96,7 @@ class _SparkReaders:
 
 
 class _Told:
-    """What was read so far, and how fast."""
+    """Counts and speed of what was read so far, shown in Spark's UI."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -102,7 +104,7 @@ class _Told:
         self._rows = 0
 
     def add(self, end: ReadersEnd) -> None:
-        """Count what the readers of one job did."""
+        """Add what the readers of one job read."""
         self._splits += end.splits
         self._rows += end.rows
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def run_stream(
     job: Job, spark: Callable[[], SparkSession], *, back_off: BackOff | None = None
 ) -> JobResult:
-    """Follow the log until the bound, until asked to stop, or until an error no retry mends."""
+    """Run the stream by Spark, or in the driver while little log waits, until bound or stop."""
 
     def by_spark(task: StreamTask, following: Following) -> SparkFollower:
         return SparkFollower(job, spark(), task, following)
@@ -44,7 +44,7 @@ def run_stream(
 
 
 class _Turns:
-    """Follows in this process while little log waits, and by Spark what is more than that.
+    """Follows the log in this process while little waits, and by Spark when much does.
 
     Spark is started when it is needed first, and stays.
     """
@@ -64,7 +64,7 @@ class _Turns:
         self._much_waits = False
 
     def follow(self, start: LogPosition) -> bool:
-        """Follow until the other one's turn comes."""
+        """Follow the log until the other follower is to take over; True at the run's end."""
         if not self._much_waits:
             is_over = self._own.follow(start)
             self._much_waits = not is_over

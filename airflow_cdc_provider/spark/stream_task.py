@@ -47,13 +47,13 @@ PART, APPLIED = "part", "applied"
 
 @dataclass(frozen=True, slots=True)
 class BatchNumber:
-    """Which micro-batch of which run this is."""
+    """The number of a micro-batch in its run."""
 
     run: str
     number: int
 
     def follows(self, other: BatchNumber) -> bool:
-        """Tell whether this is the very next one."""
+        """Tell whether this is the micro-batch right after another."""
         return self == BatchNumber(other.run, other.number + 1)
 
 
@@ -66,13 +66,13 @@ T = TypeVar("T", bound=_Closeable)
 
 @dataclass(slots=True)
 class WorkerCache(Generic[T]):
-    """What one process keeps open between micro-batches: one at most."""
+    """One open object that a Spark worker keeps between micro-batches."""
 
     opened: T | None = None
     after: BatchNumber = field(default_factory=lambda: BatchNumber("", 0))
 
     def take(self, turn: BatchNumber) -> T | None:
-        """Give what was kept by the micro-batch before this one; anything else is closed."""
+        """Return the object that the last micro-batch kept; close any older one."""
         opened, self.opened = self.opened, None
         if opened is not None and not turn.follows(self.after):
             opened.close()
@@ -80,11 +80,11 @@ class WorkerCache(Generic[T]):
         return opened
 
     def keep(self, opened: T, turn: BatchNumber) -> None:
-        """Keep something for the next micro-batch."""
+        """Keep an open object for the next micro-batch."""
         self.opened, self.after = opened, turn
 
     def close(self) -> None:
-        """Close what is kept."""
+        """Close the object that is kept."""
         opened, self.opened = self.opened, None
         if opened is not None:
             opened.close()
@@ -95,7 +95,7 @@ _change_sink: WorkerCache[ChangeSink] = WorkerCache()
 
 
 def is_first_attempt() -> bool:
-    """Tell whether Spark runs this task for the first time.
+    """Tell whether this task of Spark is its first attempt.
 
     What was kept before is no good for another attempt: the first may have committed a part.
     """
@@ -106,7 +106,7 @@ def is_first_attempt() -> bool:
 def read_log(
     task: StreamTask, turn: BatchNumber, end: LogPosition, *, keeps: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read the log up to `end`; yields the parts of encoded batches, or one row with an error.
+    """Read the log up to `end`; yield parts of encoded batches, or one row with an error.
 
     With `keeps` the connection of the micro-batch before is used, and kept for the next.
     """
@@ -142,7 +142,7 @@ def apply_changes(
     *,
     keeps: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Apply the batches in `rows`; yields one row about them, or one with an error.
+    """Apply the batches in `rows`; yield one row of counts, or one with an error.
 
     `quiet` is log that the micro-batches before this one have passed over.
     """
@@ -172,18 +172,20 @@ def apply_changes(
 
 
 def _part_rows(batch: ChangeBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that carry one encoded batch."""
     for part, is_last in parts_of(encode(batch)):
         yield _row(PART, part, is_last=is_last)
 
 
 def _row(kind: str, part: bytes, *, is_last: bool = True) -> pa.RecordBatch:
+    """Return one row of the log reader's output."""
     return pa.RecordBatch.from_arrays(
         [texts_of([kind]), mask_of([is_last]), binaries_of([part])], schema=_ARROW_LOG
     )
 
 
 def _parts(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the parts in `rows`, or raise the error that the reader sent."""
+    """Yield the parts in `rows`, or raise the error that the log reader sent."""
     for batch in rows:
         for kind, is_last, part in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             if kind == ERROR:
@@ -192,6 +194,7 @@ def _parts(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _applied_row(kind: str, body: object) -> pa.RecordBatch:
+    """Return one row of the log writer's output."""
     return pa.RecordBatch.from_arrays(
         [texts_of([kind]), texts_of([json.dumps(body)])], schema=_ARROW_APPLIED
     )

@@ -24,7 +24,7 @@ _naming = threading.Lock()
 
 @contextmanager
 def workers_named(spark: SparkSession, name: str) -> Iterator[None]:
-    """Let the functions that a frame is made of meanwhile run in workers of this name."""
+    """Have functions of frames built in the block run in Python workers of this name."""
     context = context_of(spark)
     if context is None:
         yield

@@ -18,10 +18,10 @@ from airflow_cdc_provider.state.tables import notes, told_tables
 
 
 class AnnouncementStore(FencedStore):
-    """The part of the state store that remembers who was told of which table."""
+    """The part of the state store that keeps notes and what was last announced of each table."""
 
     def told(self, name: PipelineName) -> dict[TableId, AnnouncedTable]:
-        """Return what was last told of each table; tables of which nothing was are left out."""
+        """Return what was last announced of each table; tables never announced are left out."""
         mine = select(told_tables).where(told_tables.c.pipeline == str(name))
         with self._reading() as connection:
             rows = connection.execute(mine).all()
@@ -37,13 +37,13 @@ class AnnouncementStore(FencedStore):
         }
 
     def last_told_us(self, name: PipelineName) -> int:
-        """Return when something was last told, 0 if nothing was."""
+        """Return when a table's changes were last announced, 0 if they never were."""
         mine = select(func.max(told_tables.c.told_us)).where(told_tables.c.pipeline == str(name))
         with self._reading() as connection:
             return int(connection.execute(mine).scalar() or 0)
 
     def keep_note(self, name: PipelineName, kind: NoteKind, form: Mapping[str, Any]) -> None:
-        """Note something in the place of what was noted before; whoever it is that does."""
+        """Store a note in place of the last one of its kind; any process may, owner or not."""
         mine = notes.c.pipeline == str(name), notes.c.kind == kind.value
         values = {"at_us": self._clock(), "form": dumps(dict(form))}
         # a duplicate is somebody else's note of just now
@@ -60,7 +60,7 @@ class AnnouncementStore(FencedStore):
         *,
         expected: Note | None,
     ) -> bool:
-        """Note something in the place of `expected`; False if another note is there by now.
+        """Store a note in place of `expected`; False if another note is there by now.
 
         A note's time is its version: of two writers that expect the same, one is refused.
         """
@@ -81,7 +81,7 @@ class AnnouncementStore(FencedStore):
         return moved.rowcount == 1
 
     def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
-        """Remember what is told of these tables, in the place of what was told before."""
+        """Store what is announced of these tables, in place of what was announced before."""
         rows = [
             {
                 "pipeline": str(name),

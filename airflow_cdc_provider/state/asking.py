@@ -22,7 +22,7 @@ def ask_about_tables(
     *,
     by: str,
 ) -> Request:
-    """Store what a person asks about tables; whoever owns the pipeline checks and does it."""
+    """Store a request about tables; a running stream begins again if it must carry it out."""
     verb = kind.value.partition(" ")[0]
     scope = Scope(tuple(sorted(set(tables))))
     asked = Request(name, new_id(verb), kind, scope, by, asked_us=store.now_us())

@@ -24,7 +24,7 @@ _AIRFLOWS_OWN = ("dag_run", "task_instance", "slot_pool")
 
 
 def try_store(dsn: str) -> tuple[str, ...]:
-    """Return what is there, in words; raise if it cannot hold the state."""
+    """Test a database as state store; return what was found, raise if it cannot be used."""
     engine = open_engine(dsn)
     try:
         if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
@@ -42,6 +42,7 @@ def try_store(dsn: str) -> tuple[str, ...]:
 
 
 def _try_folder(file: Path) -> tuple[str, ...]:
+    """Return that a SQLite file can be created; refuse if the folder is not writable."""
     folder = file.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         raise _refused(
@@ -52,6 +53,7 @@ def _try_folder(file: Path) -> tuple[str, ...]:
 
 
 def _try_database(engine: Engine) -> tuple[str, ...]:
+    """Return what a database has; refuse Airflow's own, and one that cannot be written."""
     seen = inspect(engine)
     if all(seen.has_table(name) for name in _AIRFLOWS_OWN):
         raise _refused(
@@ -66,6 +68,7 @@ def _try_database(engine: Engine) -> tuple[str, ...]:
 
 
 def _tables(version: str | None) -> str:
+    """Describe the version of the state tables; refuse one that is newer than this release."""
     if version == HEAD:
         return f"our tables are there, of version {version}, which is this release's"
     if version is None or version < HEAD:
@@ -80,12 +83,14 @@ def _tables(version: str | None) -> str:
 
 
 def _server(engine: Engine) -> str:
+    """Describe the database server: kind, version, host and database."""
     version = ".".join(map(str, engine.dialect.server_version_info or ()))
     where = f" at {engine.url.host}" if engine.url.host else ""
     return f"{engine.dialect.name} {version}{where}, database {engine.url.database}"
 
 
 def _try_making(engine: Engine) -> None:
+    """Create and drop a table; refuse the account if it may not."""
     probe = Table(f"cdc_try_{secrets.token_hex(8)}", MetaData(), Column("one", Integer))
     try:
         probe.create(engine)
@@ -100,6 +105,7 @@ def _try_making(engine: Engine) -> None:
 
 
 def _try_writing(engine: Engine) -> None:
+    """Update, delete and insert no rows, in a transaction rolled back; refuse if not allowed."""
     column = next(iter(events.columns))
     nothing = false()
     try:
@@ -120,4 +126,5 @@ def _try_writing(engine: Engine) -> None:
 
 
 def _refused(what: str, remedy: str) -> RefusedError:
+    """Return the error for a database that cannot be used as state store."""
     return RefusedError(what, where="state", risk=NOTHING_CHANGED, remedy=remedy)

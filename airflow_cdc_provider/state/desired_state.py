@@ -9,10 +9,10 @@ from airflow_cdc_provider.state.store import SqlStateStore
 
 
 def want(store: SqlStateStore, name: PipelineName, wanted: Wanted, *, by: str) -> Wanted:
-    """Note what a person wants and who it was; return what is wanted now.
+    """Store what a person wants of the pipeline, with an event; return what is wanted now.
 
-    To begin again is a wish to an owner. Where nobody is at work, and where a stopped pipeline is
-    to run, what failed is set aside and the next run begins from the ledger.
+    A restart is for a running owner. Without one, and where a stopped pipeline is to run, a failure
+    is cleared and the next run begins from the ledger.
     """
     state = store.ensure(name)
     if wanted is Wanted.RESTART and state.lease_until_us <= store.now_us():
@@ -28,7 +28,7 @@ _VERBS = {Wanted.RUN: "resumed", Wanted.STOP: "asked to pause", Wanted.RESTART: 
 
 
 def set_aside(store: SqlStateStore, name: PipelineName) -> bool:
-    """Let what failed be tried once more, a stream that ended too; tell whether there was any."""
+    """Clear a pipeline's failure so that the next run tries again; False if it has none."""
     state = store.ensure(name)
     if state.phase is not Phase.FAILED or not state.plan_id:
         return False
@@ -39,6 +39,6 @@ def set_aside(store: SqlStateStore, name: PipelineName) -> bool:
 
 
 def what_of(error: StoredError) -> str:
-    """Return what happened and where, without the advice an error carries."""
+    """Return an error's `what` and `where`, without risk and remedy."""
     told = error.read()
     return str(type(told)(told.what, told.where))

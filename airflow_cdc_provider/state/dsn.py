@@ -30,7 +30,7 @@ _POSTGRES_FIX = "write verify-full, verify-ca or disable, and sslrootcert=/path 
 
 
 def open_engine(dsn: str, answer_s: float = ANSWER_S) -> Engine:
-    """Make an engine; nothing connects yet. No error repeats the DSN, which holds a password.
+    """Create a SQLAlchemy engine from a DSN; nothing connects, and no error repeats the DSN.
 
     `answer_s` are the seconds that a server has for an answer.
     """
@@ -55,6 +55,7 @@ def open_engine(dsn: str, answer_s: float = ANSWER_S) -> Engine:
 
 
 def _unusable(why: str) -> RefusedError:
+    """Return the error for a state DSN that cannot be used."""
     return RefusedError(
         f"the state DSN cannot be used: {why}",
         where="state",
@@ -66,6 +67,7 @@ def _unusable(why: str) -> RefusedError:
 
 
 def _url(parts: Dsn, driver: str, options: Mapping[str, str] | None = None) -> URL:
+    """Return a SQLAlchemy URL of a DSN's parts."""
     return URL.create(
         driver,
         username=parts.user or None,
@@ -78,11 +80,12 @@ def _url(parts: Dsn, driver: str, options: Mapping[str, str] | None = None) -> U
 
 
 def begin_writing(connection: Connection) -> Connection:
-    """Return the connection such that its next transaction takes the write lock first."""
+    """Return the connection set so that its next transaction takes SQLite's write lock first."""
     return connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
 
 def _mysql_engine(dsn: str, answer_s: float) -> Engine:
+    """Create an engine for MySQL or MariaDB, with time limits and verified TLS."""
     try:
         endpoint = Endpoint.parse(dsn)
     except ValueError as error:
@@ -118,6 +121,7 @@ def _mysql_engine(dsn: str, answer_s: float) -> Engine:
 
 
 def _mysql_arguments(endpoint: Endpoint, answer_s: float) -> dict[str, Any]:
+    """Return PyMySQL's connection arguments: password, time limits and TLS."""
     arguments: dict[str, Any] = {
         "password": endpoint.password.encode(),  # PyMySQL would write text as Latin-1
         "charset": "utf8mb4",
@@ -139,7 +143,7 @@ def _mysql_arguments(endpoint: Endpoint, answer_s: float) -> dict[str, Any]:
 
 
 def postgres_url(parts: Dsn, driver: str) -> URL:
-    """Say how to reach a server so that it is verified off loopback, as MySQL's is.
+    """Return a PostgreSQL URL that verifies the server's certificate, unless it is local.
 
     libpq would take an unencrypted connection, or any certificate, if nothing is said.
     """
@@ -156,7 +160,7 @@ def postgres_url(parts: Dsn, driver: str) -> URL:
 
 
 def _stays_here(parts: Dsn) -> bool:
-    """Tell whether traffic to the server stays on this machine; if in doubt it does not."""
+    """Tell whether the server is on this machine; False if that is not sure."""
     if parts.options.keys() & {"hostaddr", "service"}:
         return False
     host = parts.options.get("host", parts.host)
@@ -164,6 +168,7 @@ def _stays_here(parts: Dsn) -> bool:
 
 
 def _postgres_driver() -> str:
+    """Return the first PostgreSQL driver that is installed."""
     for driver in _POSTGRES_DRIVERS:
         if find_spec(driver) is not None:
             return driver
@@ -171,6 +176,7 @@ def _postgres_driver() -> str:
 
 
 def _sqlite_engine(url: URL) -> Engine:
+    """Create an engine for a SQLite file; refuse an in-memory database."""
     if url.database in {None, "", ":memory:"}:
         raise RefusedError(
             "an in-memory SQLite database cannot hold the state: jobs are processes of their own",
@@ -186,6 +192,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Set a new SQLite connection's busy timeout and journal mode."""
     connection.isolation_level = None  # transactions begin where SQLAlchemy says, see above
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
@@ -195,4 +202,5 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
+    """Begin a SQLite transaction, with the write lock if the connection is set so."""
     connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

@@ -27,23 +27,24 @@ Clock = Callable[[], int]
 
 
 def clock_us() -> int:
-    """Return the time of this machine."""
+    """Return this machine's time, in microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
 class FencedStore(SqlStateReader):
-    """What every write of the state store is made in."""
+    """The part of the state store that refuses writes of an old generation."""
 
     def __init__(self, engine: Engine, clock: Clock = clock_us) -> None:
         super().__init__(engine)
         self._clock = clock
 
     def now_us(self) -> int:
-        """Return the time that leases are measured by."""
+        """Return the time by which leases are measured, in microseconds since the epoch."""
         return self._clock()
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
+        """Open a write transaction; database errors become the product's errors."""
         with explained(), begin_writing(self._engine.connect()) as connection, connection.begin():
             yield connection
 
@@ -51,7 +52,7 @@ class FencedStore(SqlStateReader):
     def _fenced(
         self, name: PipelineName, generation: int, **changes: object
     ) -> Iterator[Connection]:
-        """Open a transaction that holds the pipeline's row under this generation."""
+        """Open a transaction that locks the pipeline's row; `FencedError` for an old generation."""
         mine = pipelines.c.name == str(name), pipelines.c.generation == generation
         fence = update(pipelines).where(*mine).values(updated_us=self._clock(), **changes)
         with self._writing() as connection:
@@ -61,7 +62,7 @@ class FencedStore(SqlStateReader):
 
 
 def known_pipeline(connection: Connection, name: PipelineName) -> PipelineState:
-    """Read the pipeline's row within a transaction of the caller; it must be there."""
+    """Read the pipeline's row in the caller's transaction; raise if there is none."""
     state = find_pipeline(connection, name)
     if state is None:
         raise StateMovedError(
@@ -74,6 +75,7 @@ def known_pipeline(connection: Connection, name: PipelineName) -> PipelineState:
 
 
 def _fenced_out(name: PipelineName, generation: int, found: PipelineState | None) -> FencedError:
+    """Return the error for a writer whose generation is not the pipeline's."""
     owner = "nobody" if found is None else f"{found.owner!r} with generation {found.generation}"
     return FencedError(
         f"generation {generation} of {name} may not write any more: the owner is {owner}",

@@ -30,7 +30,7 @@ _LOCK_TIMEOUT_S = 60
 
 
 def bring_up_to_date(engine: Engine) -> None:
-    """Create or migrate the tables; a store of a newer release is refused."""
+    """Create or migrate the state store's tables; refuse those of a newer release."""
     if is_up_to_date(engine):
         return
     with begin_writing(engine.connect()) as connection, _locked(connection):
@@ -38,12 +38,12 @@ def bring_up_to_date(engine: Engine) -> None:
 
 
 def is_up_to_date(engine: Engine) -> bool:
-    """Tell whether the tables are there as this release has them."""
+    """Tell whether the tables are of this release's version."""
     return stored_version(engine) == HEAD
 
 
 def stored_version(engine: Engine) -> str | None:
-    """Return the version of the tables that are there, None if there are none."""
+    """Return the stored version of the tables, None if there are none."""
     versions = select(sql_column("version_num", String)).select_from(table(VERSION_TABLE))
     try:
         with engine.connect() as connection:
@@ -53,6 +53,7 @@ def stored_version(engine: Engine) -> str | None:
 
 
 def _upgrade(connection: Connection) -> None:
+    """Run alembic's migrations on a connection."""
     # alembic takes a quarter of a second to import, and almost no start needs it
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
@@ -76,7 +77,7 @@ def _upgrade(connection: Connection) -> None:
 
 @contextmanager
 def _locked(connection: Connection) -> Iterator[None]:
-    """Hold the migration lock and commit at the end."""
+    """Take a lock against other migrating processes, and commit at the end."""
     backend = connection.dialect.name
     if backend in {"mysql", "mariadb"}:
         taken = connection.execute(

@@ -47,7 +47,7 @@ CELLS = 60
 def find_overviews(
     connection: Connection, names: Sequence[PipelineName], now_us: int
 ) -> tuple[PipelineOverview, ...]:
-    """Read those of the pipelines that the store knows, by name."""
+    """Read the overview of each of the pipelines that the store knows, by name."""
     wanted = [str(name) for name in names]
     known = _known(connection, wanted)
     of_streams = select(streams).where(streams.c.pipeline.in_(wanted))
@@ -74,7 +74,7 @@ def find_overviews(
 
 
 def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
-    """Read the rows of those that are known, each with the notes of its last try and outages."""
+    """Read the pipelines' rows, each with the notes of its last try and outages."""
     tries, outages = notes.alias(), notes.alias()
     noted = (
         select(
@@ -92,10 +92,12 @@ def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
 
 
 def _is_its(noted: Any, kind: NoteKind) -> ColumnElement[bool]:
+    """Return the SQL condition that joins a pipeline with its note of a kind."""
     return and_(noted.c.pipeline == pipelines.c.name, noted.c.kind == kind.value)
 
 
 def _note(at_us: int | None, form: str | None) -> Note | None:
+    """Make a note from its columns, None if they are NULL."""
     return None if at_us is None or form is None else Note(at_us, json.loads(form))
 
 
@@ -116,6 +118,7 @@ def _counted(
 def _troubles(
     connection: Connection, wanted: Sequence[str]
 ) -> Mapping[str, list[tuple[str, StoredError]]]:
+    """Return the tables in trouble of each pipeline, with their errors."""
     mine = tables.c.pipeline.in_(wanted), tables.c.phase.in_(_TROUBLED)
     query = select(tables.c.pipeline, tables.c.source_table, tables.c.error).where(*mine)
     found: dict[str, list[tuple[str, StoredError]]] = defaultdict(list)
@@ -126,6 +129,7 @@ def _troubles(
 
 
 def _not_copied(connection: Connection, wanted: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return the tables that each pipeline's file picks but its plan lacks."""
     query = select(plans.c.pipeline, plans.c.not_copied).where(plans.c.pipeline.in_(wanted))
     return {pipeline: tuple(json.loads(text)) for pipeline, text in connection.execute(query)}
 
@@ -133,6 +137,7 @@ def _not_copied(connection: Connection, wanted: Sequence[str]) -> Mapping[str, t
 def _sampled(
     connection: Connection, wanted: Sequence[str], now_us: int
 ) -> Mapping[str, list[Sample]]:
+    """Return the latest samples of each pipeline, oldest first."""
     mine = (
         samples.c.pipeline.in_(wanted),
         samples.c.step_s == FINE_S,
@@ -147,7 +152,7 @@ def _sampled(
 def find_tables(
     connection: Connection, name: PipelineName, now_us: int
 ) -> tuple[TableOverview, ...]:
-    """Read a pipeline's tables by name, with their splits and today's row changes counted."""
+    """Read a pipeline's tables for display, with counts of splits and of today's changes."""
     counted, cells = _split_counts(connection, name), _cells(connection, name)
     changed = dict(find_counts(connection, name, now_us))
     mine = select(tables).where(tables.c.pipeline == str(name)).order_by(tables.c.source_table)
@@ -161,6 +166,7 @@ def find_tables(
 
 
 def _with_counts(table: TableOverview, counts: TableCounts | None) -> TableOverview:
+    """Return a table's overview with its counts of changes added."""
     if counts is None:
         return table
     rows = counts.rows
@@ -176,6 +182,7 @@ def _with_counts(table: TableOverview, counts: TableCounts | None) -> TableOverv
 def _table_of(
     row: Row[Any], counted: Sequence[Row[Any]], cells: Sequence[Row[Any]]
 ) -> TableOverview:
+    """Make one table's overview of its row and its counts of splits."""
     sink, estimated_rows, key = _told_by_plan(row.plan)
     by_status = {SplitStatus(each.status): each for each in counted}
     found = {status: int(each.splits) for status, each in by_status.items()}
@@ -197,14 +204,14 @@ def _table_of(
 
 @lru_cache(maxsize=4096)
 def _told_by_plan(text: str) -> tuple[str, int, tuple[str, ...]]:
-    """Return a table's name at the sink, its estimated rows and its key's columns, of its plan."""
+    """Read a table's sink name, estimated rows and key columns from its stored plan."""
     plan = json.loads(text)
     key = tuple(plan.get("schema", {}).get("primary_key", ()))
     return plan["sink_table"], plan["estimated_rows"], key
 
 
 def _like_cells(counts: Mapping[SplitStatus, int]) -> Cells:
-    """Return the cells of a table whose splits have one status and no number is missing."""
+    """Return the cells of a table whose splits all have one status."""
     cells: list[Mapping[SplitStatus, int]] = []
     for status, count in counts.items():
         width = (count - 1) // CELLS + 1
@@ -215,6 +222,7 @@ def _like_cells(counts: Mapping[SplitStatus, int]) -> Cells:
 
 
 def _mixed_cells(counted: Sequence[Row[Any]]) -> Cells:
+    """Return a table's cells with their counts by status."""
     cells: list[dict[SplitStatus, int]] = [{} for _ in range(max(r.cell for r in counted) + 1)]
     for each in counted:
         cells[int(each.cell)][SplitStatus(each.status)] = each.splits
@@ -222,7 +230,7 @@ def _mixed_cells(counted: Sequence[Row[Any]]) -> Cells:
 
 
 def _split_counts(connection: Connection, name: PipelineName) -> Mapping[str, list[Row[Any]]]:
-    """Count splits by table and status."""
+    """Count each table's splits by status, with their rows and bytes."""
     query = (
         select(
             splits.c.source_table,
@@ -238,10 +246,10 @@ def _split_counts(connection: Connection, name: PipelineName) -> Mapping[str, li
 
 
 def _cells(connection: Connection, name: PipelineName) -> Mapping[str, list[Row[Any]]]:
-    """Count splits by table, cell and status; a table of few splits has a cell for each.
+    """Count splits by table, cell and status; a cell is a span of split numbers.
 
-    Tables whose splits are all alike are left out: what their cells hold follows from the count,
-    and before and after the snapshot all tables are such.
+    A table of few splits has a cell for each. Tables whose splits all have one status are left out:
+    their cells follow from the count, and before and after the snapshot all tables are like that.
     """
     mine = splits.c.pipeline == str(name), splits.c.status != SplitStatus.CUT.value
     numbers, statuses = splits.c.number, splits.c.status
@@ -264,6 +272,7 @@ def _cells(connection: Connection, name: PipelineName) -> Mapping[str, list[Row[
 
 
 def _by_table(rows: Iterable[Row[Any]]) -> Mapping[str, list[Row[Any]]]:
+    """Group rows by their source table."""
     found: dict[str, list[Row[Any]]] = defaultdict(list)
     for row in rows:
         found[row.source_table].append(row)

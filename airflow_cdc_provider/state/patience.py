@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 def limit_psycopg(engine: Engine, answer_s: float) -> None:
-    """Give the connections of a psycopg engine a limit."""
+    """Limit how long connections of a psycopg engine wait for the server's answer."""
     from psycopg import Connection, OperationalError  # noqa: PLC0415 - installed where it is used
 
     class ImpatientConnection(Connection[Any]):
@@ -53,7 +53,7 @@ def limit_psycopg(engine: Engine, answer_s: float) -> None:
 def _bounded(
     waits: Generator[Any, Any, Answer], answer_s: float, silent: Exception
 ) -> Generator[Any, Any, Answer]:
-    """Yield what psycopg waits for; raise `silent` when nothing has come in time."""
+    """Pass on psycopg's waits; raise `silent` when no answer came in time."""
     until_s = time.monotonic() + answer_s
     try:
         wanted = next(waits)

@@ -23,20 +23,20 @@ NO_STORE = "there is no state store yet"
 
 
 def look_at_store(dsn: str) -> SqlStateStore:
-    """Open the store to look at it; an empty one stands for one that is not there."""
+    """Open the store to read it; where none exists, return an empty one."""
     return open_store(dsn, LOOK_S) if store_exists(dsn, LOOK_S) else empty_store()
 
 
 def empty_store() -> SqlStateStore:
-    """Return a store that knows nothing and takes nothing."""
+    """Return an empty, read-only store in memory."""
     return SqlStateStore(_nothing())
 
 
 def open_present(dsn: str) -> SqlStateStore:
-    """Open a store that is there, and of this release; nothing is made and nothing migrated.
+    """Open an existing store of this release's version, without creating or migrating it.
 
-    For who looks at other people's pipelines: a new release must not change the tables under runs
-    of the old one.
+    For readers of other people's pipelines: a new release must not change the tables under runs of
+    the old one.
     """
     if not store_exists(dsn, LOOK_S):
         raise RefusedError(
@@ -60,7 +60,7 @@ def open_present(dsn: str) -> SqlStateStore:
 
 
 def store_exists(dsn: str, answer_s: float = ANSWER_S) -> bool:
-    """Tell whether there is a store, and make none; a server must answer."""
+    """Tell whether a state store exists, without creating it; a server must answer."""
     engine = open_engine(dsn, answer_s)
     try:
         # to connect to a file of SQLite is to make it
@@ -73,6 +73,7 @@ def store_exists(dsn: str, answer_s: float = ANSWER_S) -> bool:
 
 
 def _nothing() -> Engine:
+    """Create an engine of an empty, read-only SQLite database in memory."""
     engine = create_engine(
         "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
     )

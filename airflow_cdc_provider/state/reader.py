@@ -57,7 +57,7 @@ from airflow_cdc_provider.state.tables import (
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn a database's failure into an error that says what to do; it may pass."""
+    """Turn database errors in the block into `StateUnreachableError`, which may be retried."""
     try:
         yield
     except DuplicateRowError:
@@ -72,18 +72,19 @@ def explained() -> Iterator[None]:
 
 
 class SqlStateReader:
-    """A `StateReader` over any SQLAlchemy database."""
+    """Reads the state store, in any SQLAlchemy database."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
+        """Open a connection to read; database errors become the product's errors."""
         with explained(), self._engine.connect() as connection:
             yield connection
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._engine.dispose()
 
     def pipeline(self, name: PipelineName) -> PipelineState | None:
@@ -92,21 +93,22 @@ class SqlStateReader:
             return find_pipeline(connection, name)
 
     def origin(self, name: PipelineName) -> PlanOrigin | None:
-        """Return what the plan was made from, None if that was not remembered."""
+        """Return what the plan was made from, None if that was not stored."""
         row = self._plan(name)
         return None if row is None else origin_of(row.origin)
 
     def not_copied(self, name: PipelineName) -> tuple[TableId, ...]:
-        """Return the tables that fit the file but came after the plan, as last seen."""
+        """Return the tables that the file picks but the plan lacks, as they were last seen."""
         row = self._plan(name)
         return () if row is None else tuple(map(TableId.parse, json.loads(row.not_copied)))
 
     def _plan(self, name: PipelineName) -> Row[Any] | None:
+        """Return the pipeline's row of `cdc_plan`, None if there is none."""
         with self._reading() as connection:
             return connection.execute(select(plans).where(plans.c.pipeline == str(name))).first()
 
     def tables(self, name: PipelineName) -> tuple[TableState, ...]:
-        """Return the plan's tables by name, with what their splits add up to."""
+        """Return the plan's tables by name, with sums over their splits."""
         mine = select(tables).where(tables.c.pipeline == str(name))
         with self._reading() as connection:
             counts = _split_counts(connection, name)
@@ -133,7 +135,7 @@ class SqlStateReader:
             return tuple(report_from_json(json.loads(text)) for text in found)
 
     def split_statuses(self, name: PipelineName) -> Mapping[str, SplitStatus]:
-        """Return where each split stands, by its id; reading the splits takes longer."""
+        """Return each split's status by the split's id; faster than reading the splits."""
         columns = splits.c.source_table, splits.c.number, splits.c.status
         mine = select(*columns).where(splits.c.pipeline == str(name))
         with self._reading() as connection:
@@ -141,20 +143,20 @@ class SqlStateReader:
         return {split_id(table, number): SplitStatus(status) for table, number, status in rows}
 
     def is_handed_off(self, name: PipelineName) -> bool:
-        """Tell whether there is a hand-off; `hand_off` of many splits takes seconds to read."""
+        """Tell whether a hand-off is stored; reading a large `hand_off` takes seconds."""
         mine = select(hand_offs.c.pipeline).where(hand_offs.c.pipeline == str(name))
         with self._reading() as connection:
             return connection.execute(mine).first() is not None
 
     def hand_off(self, name: PipelineName) -> StreamSplit | None:
-        """Return the stream split as it was handed off."""
+        """Return the stream split as it was stored at hand-off."""
         mine = select(hand_offs.c.stream).where(hand_offs.c.pipeline == str(name))
         with self._reading() as connection:
             stored = connection.execute(mine).scalar()
         return None if stored is None else stream_from_text(stored)
 
     def stream(self, name: PipelineName) -> StreamState | None:
-        """Return the stream's progress as last told."""
+        """Return the stream's progress as it was last stored."""
         mine = select(streams).where(streams.c.pipeline == str(name))
         with self._reading() as connection:
             row = connection.execute(mine).first()
@@ -168,12 +170,12 @@ class SqlStateReader:
             return tuple(event_of(row) for row in connection.execute(latest))
 
     def requests(self, name: PipelineName, *, only_open: bool = False) -> tuple[Request, ...]:
-        """Return what was asked of the pipeline, oldest first."""
+        """Return the requests on a pipeline, oldest first."""
         with self._reading() as connection:
             return find_requests(connection, name, only_open=only_open)
 
     def to_do(self, name: PipelineName) -> tuple[Request, ...]:
-        """Return the requests that a stream carries out, oldest first."""
+        """Return the open requests that a running stream carries out, oldest first."""
         return tuple(
             each
             for each in self.requests(name, only_open=True)
@@ -181,12 +183,12 @@ class SqlStateReader:
         )
 
     def table_requests(self, name: PipelineName) -> tuple[Request, ...]:
-        """Return the open requests by which tables come, go or begin again, oldest first."""
+        """Return the open requests that add, remove or restart tables, oldest first."""
         asked = self.requests(name, only_open=True)
         return tuple(each for each in asked if each.kind.changes_tables)
 
     def added_us(self, name: PipelineName) -> int:
-        """Return when an added table's rows were last there, 0 if none was added."""
+        """Return when a request to add a table was last done, 0 if none was."""
         with self._reading() as connection:
             return last_done_us(connection, name, RequestKind.ADD)
 
@@ -196,41 +198,42 @@ class SqlStateReader:
             return find_request(connection, name, request_id)
 
     def note(self, name: PipelineName, kind: NoteKind) -> Note | None:
-        """Return what was noted last, None if nothing was."""
+        """Return the last note of a kind, None if there is none."""
         mine = notes.c.pipeline == str(name), notes.c.kind == kind.value
         with self._reading() as connection:
             row = connection.execute(select(notes).where(*mine)).first()
         return None if row is None else Note(row.at_us, json.loads(row.form))
 
     def samples(self, name: PipelineName, since_us: int) -> tuple[Sample, ...]:
-        """Return how the pipeline was since then, oldest first."""
+        """Return the pipeline's samples of lag and row counts since a time, oldest first."""
         with self._reading() as connection:
             return find_samples(connection, name, since_us)
 
     def overviews(self, names: Sequence[PipelineName], now_us: int) -> tuple[PipelineOverview, ...]:
-        """Return those of many pipelines that are known, by name; the same few statements."""
+        """Return overviews of the known ones of many pipelines, by name, in a few queries."""
         with self._reading() as connection:
             return find_overviews(connection, names, now_us)
 
     def table_overviews(self, name: PipelineName, now_us: int) -> tuple[TableOverview, ...]:
-        """Return the plan's tables by name, their splits counted."""
+        """Return the plan's tables for display, with counts of their splits."""
         with self._reading() as connection:
             return find_tables(connection, name, now_us)
 
     def pipelines(self) -> tuple[PipelineState, ...]:
-        """Return every pipeline this store knows, by name."""
+        """Return every pipeline that this store has, by name."""
         with self._reading() as connection:
             rows = connection.execute(select(pipelines).order_by(pipelines.c.name)).all()
         return tuple(pipeline_of(row) for row in rows)
 
 
 def find_pipeline(connection: Connection, name: PipelineName) -> PipelineState | None:
-    """Read one pipeline's row within a transaction of the caller."""
+    """Read one pipeline's row in the caller's transaction."""
     row = connection.execute(select(pipelines).where(pipelines.c.name == str(name))).first()
     return None if row is None else pipeline_of(row)
 
 
 def _split_counts(connection: Connection, name: PipelineName) -> dict[str, dict[str, Any]]:
+    """Return each table's sums over its splits: planned, finished, rows and bytes."""
     finished = splits.c.status == SplitStatus.FINISHED.value
     query = (
         select(

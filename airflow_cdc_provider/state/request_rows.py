@@ -29,7 +29,7 @@ OPEN = [status.value for status in RequestStatus if status.is_open]
 
 
 def request_of(row: Row[Any]) -> Request:
-    """Read a row of `cdc_request`."""
+    """Make a request from a row of `cdc_request`."""
     return Request(
         pipeline=PipelineName(row.pipeline),
         request_id=row.request_id,
@@ -50,7 +50,7 @@ def request_of(row: Row[Any]) -> Request:
 
 
 def request_values(request: Request) -> Values:
-    """Write a request as a row of `cdc_request`."""
+    """Return a request as a row of `cdc_request`."""
     return {
         "pipeline": str(request.pipeline),
         "request_id": request.request_id,
@@ -67,7 +67,7 @@ def request_values(request: Request) -> Values:
 
 
 def progress_values(request: Request) -> Values:
-    """Write what the owner tells of a request."""
+    """Return the columns of a request's progress."""
     position = request.position
     return {
         "split_count": request.splits,
@@ -80,7 +80,7 @@ def progress_values(request: Request) -> Values:
 
 
 def is_request(name: PipelineName, request_id: str) -> ColumnElement[bool]:
-    """Return the condition that picks one request."""
+    """Return the SQL condition that picks one request."""
     return (requests.c.pipeline == str(name)) & (requests.c.request_id == request_id)
 
 
@@ -109,7 +109,7 @@ def last_done_us(connection: Connection, name: PipelineName, kind: RequestKind) 
 
 
 def cancel_open(connection: Connection, name: PipelineName, now_us: int) -> None:
-    """Cancel what a new plan makes needless."""
+    """Cancel a pipeline's open requests, because a new plan reads every row anyway."""
     mine = requests.c.pipeline == str(name), requests.c.status.in_(OPEN)
     change = update(requests).where(*mine)
     values = {
@@ -121,7 +121,7 @@ def cancel_open(connection: Connection, name: PipelineName, now_us: int) -> None
 
 
 def drop_old(connection: Connection, name: PipelineName) -> None:
-    """Delete closed requests, but the newest."""
+    """Delete a pipeline's closed requests, except the newest."""
     closed = requests.c.pipeline == str(name), requests.c.status.not_in(OPEN)
     newest_first = requests.c.asked_us.desc(), requests.c.request_id.desc()
     too_many = select(requests.c.request_id).where(*closed).order_by(*newest_first)

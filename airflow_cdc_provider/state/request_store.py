@@ -27,10 +27,10 @@ from airflow_cdc_provider.state.tables import requests
 
 
 class RequestStore(SampledStore):
-    """The part of the state store that remembers requests."""
+    """The part of the state store that keeps requests."""
 
     def ask(self, request: Request) -> Request:
-        """Store a request that is new; one of the same id and arguments is returned as it is.
+        """Store a new request; one of the same id and arguments is returned as it is.
 
         The same id with other arguments is refused.
         """
@@ -46,7 +46,7 @@ class RequestStore(SampledStore):
             return self.ask(request)  # another one was faster
 
     def approve_request(self, name: PipelineName, request_id: str) -> Request:
-        """Let a request begin that waits for it; one that need not wait is returned as it is."""
+        """Let a request begin that waits for approval; any other open or done one is returned."""
         approved: Values = {"status": RequestStatus.ASKED.value, "changed_us": self._clock()}
         with self._writing() as connection:
             _change(connection, name, request_id, RequestStatus.WAITING, approved)
@@ -61,7 +61,7 @@ class RequestStore(SampledStore):
         return found
 
     def cancel_request(self, name: PipelineName, request_id: str) -> Request:
-        """Ask the owner to give a request up; one that nobody began is cancelled at once."""
+        """Ask the owner to cancel a request; one that has not begun is cancelled at once."""
         cancelled: Values = {"status": RequestStatus.CANCELLED.value}
         changes = {
             RequestStatus.WAITING: cancelled,
@@ -84,7 +84,7 @@ class RequestStore(SampledStore):
         to: RequestStatus,
         error: StoredError = NO_ERROR,
     ) -> Request:
-        """Move a request on from `expected`, or raise `StateMovedError` if someone already has."""
+        """Move a request from `expected` to another status; `StateMovedError` if it has another."""
         check_request_move(expected, to)
         values: Values = {"status": to.value, "error": error.text, "changed_us": self._clock()}
         with self._fenced(name, generation) as connection:
@@ -97,7 +97,7 @@ class RequestStore(SampledStore):
             return found
 
     def note_request(self, generation: int, request: Request) -> Request:
-        """Store the counts, position and error of a request; return it as it is wanted now.
+        """Store a request's counts, position and error; return the request as it is stored then.
 
         One that is closed by now stays as it is.
         """
@@ -118,11 +118,13 @@ def _change(
     expected: RequestStatus,
     values: Values,
 ) -> bool:
+    """Update a request that has the expected status; False if it has another."""
     mine = is_request(name, request_id), requests.c.status == expected.value
     return connection.execute(update(requests).where(*mine).values(values)).rowcount > 0
 
 
 def _same(known: Request, asked: Request) -> Request:
+    """Return the known request if the new one has the same arguments, else refuse."""
     if known.arguments_hash == asked.arguments_hash:
         return known
     raise RefusedError(
@@ -135,6 +137,7 @@ def _same(known: Request, asked: Request) -> Request:
 
 
 def _known(connection: Connection, name: PipelineName, request_id: str) -> Request:
+    """Read a request in the caller's transaction; refuse if there is none."""
     found = find_request(connection, name, request_id)
     if found is None:
         raise RefusedError(
@@ -147,6 +150,7 @@ def _known(connection: Connection, name: PipelineName, request_id: str) -> Reque
 
 
 def _moved(found: Request, expected: RequestStatus) -> StateMovedError:
+    """Return the error for a request that has another status than expected."""
     return StateMovedError(
         f"request {found.request_id} of {found.pipeline} is {found.status}, not {expected}",
         where=f"state of {found.pipeline}",

@@ -45,7 +45,7 @@ SPLIT_COLUMNS: tuple[ColumnElement[Any], ...] = (
 
 
 def pipeline_of(row: Row[Any]) -> PipelineState:
-    """Read a row of `cdc_pipeline`."""
+    """Make a pipeline's state from a row of `cdc_pipeline`."""
     return PipelineState(
         name=PipelineName(row.name),
         wanted=Wanted(row.wanted),
@@ -60,20 +60,20 @@ def pipeline_of(row: Row[Any]) -> PipelineState:
 
 
 def origin_of(text: str) -> PlanOrigin:
-    """Read `origin` of `cdc_plan`."""
+    """Read what a plan was made from, from the JSON in `cdc_plan`."""
     form = json.loads(text)
     lists = {name: tuple(form[name]) for name in ("tables", "exclude")}
     return PlanOrigin(**{**form, **lists})
 
 
 def plan_values(origin: PlanOrigin, not_copied: Iterable[TableId] = ()) -> Values:
-    """Write columns of `cdc_plan`."""
+    """Return what a plan was made from as columns of `cdc_plan`."""
     names = [str(table) for table in not_copied]
     return {"origin": dumps(asdict(origin)), "not_copied": dumps(names)}
 
 
 def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
-    """Read a row of `cdc_table`; `counts` are summed over its splits."""
+    """Make a table's state from a row of `cdc_table`; `counts` are sums over its splits."""
     return TableState(
         plan=plan_from_json(json.loads(row.plan), _type_of_before_kinds),
         phase=TablePhase(row.phase),
@@ -88,7 +88,7 @@ def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
 
 
 def split_of(row: Row[Any]) -> SplitState:
-    """Read the `SPLIT_COLUMNS` of a row of `cdc_split`."""
+    """Make a split's state from the `SPLIT_COLUMNS` of a row of `cdc_split`."""
     return SplitState(
         split=split_from_json(json.loads(row.split)),
         status=SplitStatus(row.status),
@@ -100,7 +100,7 @@ def split_of(row: Row[Any]) -> SplitState:
 
 
 def new_split(pipeline: PipelineName, split: SnapshotSplit) -> Values:
-    """Write a planned split as a row of `cdc_split`."""
+    """Return a planned split as a row of `cdc_split`."""
     return {
         "pipeline": str(pipeline),
         "source_table": str(split.table),
@@ -118,7 +118,7 @@ def new_split(pipeline: PipelineName, split: SnapshotSplit) -> Values:
 
 
 def stream_of(row: Row[Any]) -> StreamState:
-    """Read a row of `cdc_stream`."""
+    """Make the stream's state from a row of `cdc_stream`."""
     end = row.source_end
     return StreamState(
         position=position_from_json(json.loads(row.position)),
@@ -134,7 +134,7 @@ def stream_of(row: Row[Any]) -> StreamState:
 
 
 def stream_values(stream: StreamState) -> Values:
-    """Write the stream's progress as columns of `cdc_stream`."""
+    """Return the stream's progress as columns of `cdc_stream`."""
     end = stream.source_end
     return {
         "position": dumps(position_to_json(stream.position)),
@@ -149,11 +149,12 @@ def stream_values(stream: StreamState) -> Values:
 
 
 def event_of(row: Row[Any]) -> PipelineEvent:
-    """Read a row of `cdc_event`."""
+    """Make an event from a row of `cdc_event`."""
     return PipelineEvent(at_us=row.at_us, level=row.level, text=row.text)
 
 
 def _type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
+    """Read a column type that an early release stored without its kind."""
     # for stores of the first releases only, so that others load no system
     from airflow_cdc_provider.systems.registry import type_of_before_kinds  # noqa: PLC0415
 

@@ -26,7 +26,7 @@ _ROWS_EVERY_US = 1_000_000
 
 @dataclass(slots=True)
 class SampleNotes:
-    """What one store has told of its pipelines, and not yet; safe to use from several threads."""
+    """When this process last sampled each pipeline, and its rows read since; thread-safe."""
 
     _fine: dict[PipelineName, int] = field(default_factory=dict)
     _unwritten: dict[PipelineName, int] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class SampleNotes:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_due(self, name: PipelineName, now_us: int) -> bool:
-        """Tell whether this is the first beat of its bucket."""
+        """Tell whether this is the first heartbeat of its time bucket."""
         bucket = _bucket(FINE_S, now_us)
         with self._lock:
             if self._fine.get(name) == bucket:
@@ -43,12 +43,12 @@ class SampleNotes:
             return True
 
     def add(self, name: PipelineName, rows: int) -> None:
-        """Note rows that were read."""
+        """Add to the count of rows read that are not in a sample yet."""
         with self._lock:
             self._unwritten[name] = self._unwritten.get(name, 0) + rows
 
     def rows_due(self, name: PipelineName, now_us: int, *, all_of_them: bool = False) -> int:
-        """Take the rows that are to be written now, 0 if it is too soon."""
+        """Return the rows to be written to a sample now, and forget them; 0 if it is too soon."""
         with self._lock:
             if not all_of_them and now_us - self._rows_us.get(name, 0) < _ROWS_EVERY_US:
                 return 0
@@ -65,7 +65,7 @@ def write_sample(
     changes: int | None = None,
     rows: int = 0,
 ) -> None:
-    """Put a sample into its two buckets, within a transaction that holds the pipeline's row."""
+    """Add a sample to its fine and coarse bucket; the caller's transaction has the lock."""
     greatest: ColumnElement[int | None] = samples.c.lag_us
     if lag_us is not None:
         less = func.coalesce(samples.c.lag_us, -1) < lag_us
@@ -89,6 +89,7 @@ def write_sample(
 
 
 def _drop_old(connection: Connection, name: PipelineName, now_us: int) -> None:
+    """Delete samples that are older than they are kept."""
     for step_s, kept_s in KEPT_S.items():
         mine = samples.c.pipeline == str(name), samples.c.step_s == step_s
         old = samples.c.at_us < now_us - kept_s * 1_000_000
@@ -108,9 +109,10 @@ def find_samples(connection: Connection, name: PipelineName, since_us: int) -> t
 
 
 def sample_of(row: Row[Any]) -> Sample:
-    """Read a row of `cdc_sample`."""
+    """Make a sample from a row of `cdc_sample`."""
     return Sample(row.at_us, row.step_s, row.lag_us, row.changes, row.rows_read)
 
 
 def _bucket(step_s: int, now_us: int) -> int:
+    """Return the start of the time bucket of so many seconds."""
     return now_us - now_us % (step_s * 1_000_000)

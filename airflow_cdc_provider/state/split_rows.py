@@ -33,7 +33,7 @@ _FINAL: dict[SplitStatus, frozenset[SplitStatus]] = {
 def add_missing(
     connection: Connection, name: PipelineName, splits: Iterable[SnapshotSplit]
 ) -> None:
-    """Insert the splits that are not there; one that is there must have the same range."""
+    """Insert the splits that are not stored; one that is stored must have the same range."""
     remaining = iter(splits)
     while some := list(islice(remaining, ROWS_A_STATEMENT)):
         known = _stored(connection, name, some)
@@ -52,6 +52,7 @@ def add_missing(
 def _stored(
     connection: Connection, name: PipelineName, some: list[SnapshotSplit]
 ) -> dict[tuple[str, int], str]:
+    """Return the stored splits among these, by table and number."""
     columns = split_table.c.source_table, split_table.c.number, split_table.c.split
     known: dict[tuple[str, int], str] = {}
     for table in {split.table for split in some}:
@@ -68,7 +69,7 @@ def _stored(
 def values_of(
     status: SplitStatus, *, report: SplitReport | None, error: StoredError, now: int
 ) -> Values:
-    """Return what changes in a split's row beside its status."""
+    """Return the columns that a split's row gets with a new status."""
     values: Values = {"error": error.text}
     if status is SplitStatus.READING:
         values |= {"attempt": split_table.c.attempt + 1, "started_us": now}
@@ -92,7 +93,7 @@ def mark(
     status: SplitStatus,
     values: Values,
 ) -> None:
-    """Move one split to `status`, with the columns of `values`."""
+    """Change one split's status and columns; `StateMovedError` if its status does not allow it."""
     mine = _place(name, split)
     blockers = [before.value for before, refused in _FINAL.items() if status in refused]
     change = update(split_table).where(*mine, split_table.c.status.not_in(blockers))
@@ -108,7 +109,7 @@ def finish_all(
     *,
     now: int,
 ) -> None:
-    """Move many splits to FINISHED in one statement; one that cannot is named."""
+    """Mark many splits as finished in one statement; name one that cannot be."""
     columns = split_table.c
     written = ("report", "row_count", "byte_count")
     change = (
@@ -138,6 +139,7 @@ def finish_all(
 
 
 def _place(name: PipelineName, split: SnapshotSplit) -> tuple[Any, Any, Any]:
+    """Return the SQL conditions that pick one split's row."""
     return (
         split_table.c.pipeline == str(name),
         split_table.c.source_table == str(split.table),
@@ -148,6 +150,7 @@ def _place(name: PipelineName, split: SnapshotSplit) -> tuple[Any, Any, Any]:
 def _not_movable(
     name: PipelineName, split: SnapshotSplit, status: SplitStatus, found: str | None
 ) -> StateMovedError:
+    """Return the error for a split whose status cannot become another."""
     state = "is not in the plan" if found is None else f"is {found}"
     return StateMovedError(
         f"split {split.split_id} {state}, it cannot become {status.value}",
@@ -160,6 +163,7 @@ def _not_movable(
 def _other_range(
     name: PipelineName, place: tuple[str, int], stored: str, found: str
 ) -> IntegrityError:
+    """Return the error for a split that is stored with another range."""
     return IntegrityError(
         f"split {place[0]}#{place[1]} is stored with another range: {stored} is not {found}",
         where=f"state of {name}",

@@ -76,7 +76,7 @@ _SILENT_S = 30.0
 
 
 def open_store(dsn: str, answer_s: float = ANSWER_S) -> SqlStateStore:
-    """Open the store a DSN names, with its tables up to date.
+    """Open the state store of a DSN; its tables are created or migrated if needed.
 
     `answer_s` are the seconds that a server has for an answer; it has more to change its tables.
     """
@@ -91,12 +91,12 @@ def open_store(dsn: str, answer_s: float = ANSWER_S) -> SqlStateStore:
 
 
 class SqlStateStore(RequestStore, AnnouncementStore):
-    """A `StateStore` over any SQLAlchemy database; safe to use from several threads."""
+    """A `StateStore` in any SQLAlchemy database; safe to use from several threads."""
 
     # --- the pipeline itself -----------------------------------------------------------------
 
     def ensure(self, name: PipelineName) -> PipelineState:
-        """Return the pipeline, new if it was unknown."""
+        """Return the pipeline's state; a pipeline that is not known is created."""
         known = self.pipeline(name)
         if known is not None:
             return known
@@ -155,24 +155,27 @@ class SqlStateStore(RequestStore, AnnouncementStore):
     def renew_lease(
         self, name: PipelineName, generation: int, lease_s: float = LEASE_S
     ) -> PipelineState:
-        """Prolong the lease and return what is wanted now."""
+        """Prolong the owner's lease, and return the state with what is wanted now."""
         until = self._clock() + int(lease_s * 1e6)
         with self._fenced(name, generation, lease_until_us=until) as connection:
             return known_pipeline(connection, name)
 
     def release_lease(self, name: PipelineName, generation: int) -> None:
-        """Give the lease back, so that the next owner need not wait for its end."""
+        """End the owner's lease at once, so that the next owner need not wait."""
         with self._fenced(name, generation, lease_until_us=0):
             pass
 
     def begun_again(self, name: PipelineName, generation: int) -> None:
-        """Tell that a restart was heeded; what was wanted since then stays wanted."""
+        """Note that the owner has begun again after a restart was wanted.
+
+        What was wanted since then stays wanted.
+        """
         mine = pipelines.c.name == str(name), pipelines.c.wanted == Wanted.RESTART.value
         with self._fenced(name, generation) as connection:
             connection.execute(update(pipelines).where(*mine).values(wanted=Wanted.RUN.value))
 
     def want(self, name: PipelineName, wanted: Wanted) -> None:
-        """Ask the pipeline's owner to run or to stop."""
+        """Store what a person wants of the pipeline: run, stop or restart."""
         self.ensure(name)
         change = update(pipelines).where(pipelines.c.name == str(name))
         with self._writing() as connection:
@@ -187,7 +190,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         to: Phase,
         error: StoredError = NO_ERROR,
     ) -> PipelineState:
-        """Move on from `expected`, or raise `StateMovedError` if someone already has."""
+        """Move to another phase from `expected`; `StateMovedError` if the phase is another."""
         check_move(expected, to)
         with self._fenced(name, generation) as connection:
             mine = pipelines.c.name == str(name), pipelines.c.phase == expected.value
@@ -197,7 +200,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
             return known_pipeline(connection, name)
 
     def forget(self, name: PipelineName, generation: int) -> None:
-        """Forget the pipeline's plan, progress and events.
+        """Delete the pipeline's plan, progress and events.
 
         Its generation is kept, so that an owner from before stays fenced.
         """
@@ -218,7 +221,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         *,
         origin: PlanOrigin | None = None,
     ) -> None:
-        """Store a new plan, made from `origin`; the splits of an older one are forgotten.
+        """Store a new plan, made from `origin`; the splits of an older plan are deleted.
 
         It reads every row, so open requests are cancelled.
         """
@@ -245,9 +248,10 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         removed: Iterable[TableId] = (),
         origin: PlanOrigin | None = None,
     ) -> None:
-        """Add tables to the plan, which are read beside the stream, or take some out.
+        """Add tables to the stored plan, change their definitions, or remove them.
 
-        `changed` go on under another definition, and what was read of them stays.
+        Added tables are read beside the stream. `changed` go on under another definition, and what
+        was read of them stays.
         """
         now = self._clock()
         new = (*added, *changed)
@@ -272,7 +276,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         origin: PlanOrigin,
         not_copied: Iterable[TableId] = (),
     ) -> None:
-        """Store what the plan stands on now, and which tables came after it."""
+        """Store what the plan is made from now, and which tables came after it."""
         values = plan_values(origin, not_copied)
         with self._fenced(name, generation) as connection:
             connection.execute(delete(plans).where(plans.c.pipeline == str(name)))
@@ -286,7 +290,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
             add_missing(connection, name, splits)
 
     def finish_planning(self, name: PipelineName, generation: int, table: TableId) -> None:
-        """Tell that no more splits of this table will be planned."""
+        """Note that no more splits of this table will be planned."""
         self._change_table(name, generation, table, {"planning_done": True})
 
     def mark_split(
@@ -299,7 +303,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         report: SplitReport | None = None,
         error: StoredError = NO_ERROR,
     ) -> None:
-        """Store where a split stands; READING counts an attempt."""
+        """Store a split's status; READING counts an attempt."""
         values = values_of(status, report=report, error=error, now=self._clock())
         with self._fenced(name, generation) as connection:
             mark(connection, name, split, status, values)
@@ -312,7 +316,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         generation: int,
         reports: Iterable[tuple[SnapshotSplit, SplitReport]],
     ) -> None:
-        """Store that many splits are finished, some thousands in a transaction."""
+        """Store many splits as finished, with their reports, some thousands in a transaction."""
         remaining = iter(reports)
         while some := list(islice(remaining, ROWS_A_STATEMENT)):
             with self._fenced(name, generation) as connection:
@@ -326,7 +330,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         phase: TablePhase,
         error: StoredError = NO_ERROR,
     ) -> None:
-        """Store a table's phase; the time of its last change stays where nothing changes."""
+        """Store a table's phase and error; its time of change stays where both are the same."""
         columns = plan_tables.c
         is_same = and_(columns.phase == phase.value, columns.error == error.text)
         values = {"phase": phase.value, "error": error.text}
@@ -336,6 +340,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
     def _change_table(
         self, name: PipelineName, generation: int, table: TableId, values: Values
     ) -> None:
+        """Update a table's row as the owner; raise if the plan has no such table."""
         columns = plan_tables.c
         mine = columns.pipeline == str(name), columns.source_table == str(table)
         change = update(plan_tables).where(*mine).values({"updated_us": self._clock(), **values})
@@ -352,7 +357,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
     # --- the stream --------------------------------------------------------------------------
 
     def store_hand_off(self, name: PipelineName, generation: int, stream: StreamSplit) -> None:
-        """Store the stream split."""
+        """Store the stream split at hand-off."""
         values: Values = {
             "pipeline": str(name),
             "generation": generation,
@@ -372,9 +377,9 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         counts: Mapping[TableId, TableCounts] = NO_COUNTS,
         is_last: bool = False,
     ) -> None:
-        """Store the stream's progress and heartbeat, and the counts of tables that were looked at.
+        """Store the stream's progress and heartbeat, and the counts of changes of its tables.
 
-        Of the last heartbeat there is a sample in any case.
+        With `is_last` a sample is stored in any case.
         """
         values = {**stream_values(stream), "generation": generation}
         change = update(streams).where(streams.c.pipeline == str(name)).values(values)
@@ -385,14 +390,14 @@ class SqlStateStore(RequestStore, AnnouncementStore):
             write_counts(connection, name, counts, self._clock())
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
-        """Add an event."""
+        """Add an event to the pipeline's history."""
         values = _event(name, self._clock(), text, level)
         with self._writing() as connection:
             connection.execute(insert(events).values(values))
 
 
 def _is_gone(connection: Connection, name: PipelineName, generation: int) -> bool:
-    """Tell whether the process that drove a generation was of this machine, and has ended."""
+    """Tell whether the process of a generation was on this machine and has ended."""
     mine = notes.c.pipeline == str(name), notes.c.kind == NoteKind.OUTAGES.value
     form = connection.execute(select(notes.c.form).where(*mine)).scalar()
     noted = {} if form is None else json.loads(form)
@@ -400,10 +405,12 @@ def _is_gone(connection: Connection, name: PipelineName, generation: int) -> boo
 
 
 def _event(name: PipelineName, at_us: int, text: str, level: str) -> Values:
+    """Return an event as a row of `cdc_event`."""
     return {"pipeline": str(name), "at_us": at_us, "level": level, "text": text}
 
 
 def _moved(name: PipelineName, expected: Phase, found: Phase) -> StateMovedError:
+    """Return the error for a pipeline that is in another phase than expected."""
     return StateMovedError(
         f"pipeline {name} is in phase {found.value}, not in {expected.value}",
         where=f"state of {name}",
@@ -413,6 +420,7 @@ def _moved(name: PipelineName, expected: Phase, found: Phase) -> StateMovedError
 
 
 def _new_table(name: PipelineName, plan: TablePlan, now: int) -> Values:
+    """Return a planned table as a row of `cdc_table`."""
     return {
         "pipeline": str(name),
         "source_table": str(plan.schema.table),
@@ -428,6 +436,7 @@ def _new_table(name: PipelineName, plan: TablePlan, now: int) -> Values:
 def _remember_schemas(
     connection: Connection, name: PipelineName, plans: Sequence[TablePlan], now: int
 ) -> None:
+    """Store the definitions of planned tables that are not stored yet."""
     mine = select(schemas.c.source_table, schemas.c.fingerprint).where(
         schemas.c.pipeline == str(name)
     )
@@ -448,6 +457,7 @@ def _remember_schemas(
 
 
 def _drop_old_events(connection: Connection, name: PipelineName) -> None:
+    """Delete a pipeline's old events, except the newest."""
     mine = events.c.pipeline == str(name)
     oldest_kept = (
         select(events.c.id).where(mine).order_by(events.c.id.desc()).offset(EVENTS_KEPT).limit(1)

@@ -22,7 +22,7 @@ _DAY_US = 86_400_000_000
 def write_counts(
     connection: Connection, name: PipelineName, counts: Mapping[TableId, TableCounts], now_us: int
 ) -> None:
-    """Store the newest counts, within a transaction that holds the pipeline's row."""
+    """Store tables' newest counts of changes; the caller's transaction has the lock."""
     columns, today_us = table_counts.c, _day_of(now_us)
     mine = columns.pipeline == str(name)
     query = select(table_counts).where(mine)
@@ -41,7 +41,7 @@ def write_counts(
 def find_counts(
     connection: Connection, name: PipelineName, now_us: int
 ) -> Iterator[tuple[str, TableCounts]]:
-    """Yield what was changed today in each table of which anything is known."""
+    """Yield each table's changes of today, for tables that have counts."""
     query = select(table_counts).where(table_counts.c.pipeline == str(name))
     for row in connection.execute(query):
         is_today = row.day_us == _day_of(now_us)
@@ -50,6 +50,7 @@ def find_counts(
 
 
 def _values(new: TableCounts, row: Row[Any] | None, today_us: int) -> Values:
+    """Return a table's counts as columns, with the counts before today."""
     before = NO_ROWS
     if row is not None:
         before = _before(row) if row.day_us == today_us else _counted(row)
@@ -68,12 +69,15 @@ def _values(new: TableCounts, row: Row[Any] | None, today_us: int) -> Values:
 
 
 def _counted(row: Row[Any]) -> RowCounts:
+    """Return the counts of a row of `cdc_table_count`."""
     return RowCounts(row.inserts, row.updates, row.deletes)
 
 
 def _before(row: Row[Any]) -> RowCounts:
+    """Return the counts that a row of `cdc_table_count` had before today."""
     return RowCounts(row.inserts_before, row.updates_before, row.deletes_before)
 
 
 def _day_of(now_us: int) -> int:
+    """Return the start of the UTC day of a time."""
     return now_us - now_us % _DAY_US

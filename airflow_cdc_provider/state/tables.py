@@ -35,7 +35,7 @@ _EXACTLY: dict[str, Any] = {"charset": "utf8mb4", "collation": "utf8mb4_bin"}
 
 
 class _Exact(TypeDecorator[str]):
-    """A name; MySQL's own types are loaded where a store is there only."""
+    """A column type for names; compared exactly, also by MySQL."""
 
     impl = String
     cache_ok = True
@@ -45,7 +45,7 @@ class _Exact(TypeDecorator[str]):
         self.length = length
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
-        """Return the type for one database."""
+        """Return the column's type for one kind of database."""
         if dialect.name not in _MYSQLS:
             return super().load_dialect_impl(dialect)
         from sqlalchemy.dialects.mysql import VARCHAR  # noqa: PLC0415 - as the class says
@@ -54,13 +54,13 @@ class _Exact(TypeDecorator[str]):
 
 
 class _LongText(TypeDecorator[str]):
-    """A text of any length."""
+    """A column type for text of any length."""
 
     impl = Text
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
-        """Return the type for one database."""
+        """Return the column's type for one kind of database."""
         if dialect.name not in _MYSQLS:
             return super().load_dialect_impl(dialect)
         from sqlalchemy.dialects.mysql import LONGTEXT  # noqa: PLC0415 - as `_Exact` says
@@ -69,14 +69,17 @@ class _LongText(TypeDecorator[str]):
 
 
 def _name(length: int) -> TypeEngine[str]:
+    """Return the column type for a name of so many characters."""
     return _Exact(length)
 
 
 def _long_text() -> TypeEngine[str]:
+    """Return the column type for text of any length."""
     return _LongText()
 
 
 def _counter() -> TypeEngine[int]:
+    """Return the column type for a number that the database counts up."""
     return BigInteger().with_variant(Integer(), "sqlite")
 
 

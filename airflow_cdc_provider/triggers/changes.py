@@ -23,7 +23,7 @@ CLASS_PATH = f"{__name__}.CdcChangesTrigger"
 
 
 def activity_of(reader: StateReader, name: PipelineName) -> str:
-    """Return a text that is another one after each thing that may have changed a table's rows."""
+    """Return a text that changes whenever rows of a table may have changed."""
     state, stream = reader.pipeline(name), reader.stream(name)
     plan = "" if state is None else state.plan_id
     applied = "" if stream is None else f"{stream.changes} {len(stream.inconsistent)}"
@@ -33,7 +33,7 @@ def activity_of(reader: StateReader, name: PipelineName) -> str:
 
 class CdcChangesTrigger(BaseTrigger):
     """
-    Fires when something was changed since `activity`, or when it is time to look anyway.
+    Fires when the pipeline's `activity` has changed, or at a time given.
 
     Arguments are only ever added, with defaults: a stored trigger outlives an upgrade.
 
@@ -67,12 +67,12 @@ class CdcChangesTrigger(BaseTrigger):
         self._reader: SqlStateReader | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class and the arguments to make this trigger again."""
+        """Return class path and arguments, from which Airflow makes the trigger again."""
         names = ("pipeline", "state", "activity", "due_us", "look_us", "poll_s")
         return CLASS_PATH, {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait for the time, then look until something happened."""
+        """Poll the state store until the activity has changed, then fire."""
         while True:
             if now_us() >= self.due_us and await self._is_time():
                 event = {"pipeline": self.pipeline, "at_us": now_us()}
@@ -82,6 +82,7 @@ class CdcChangesTrigger(BaseTrigger):
             await asyncio.sleep(max(self.poll_s, left_s))
 
     async def _is_time(self) -> bool:
+        """Tell whether to fire: the activity has changed, or the time has come."""
         if 0 < self.look_us <= now_us():
             return True
         try:
@@ -91,12 +92,13 @@ class CdcChangesTrigger(BaseTrigger):
             return False
 
     async def _activity(self) -> str:
+        """Read the pipeline's activity from the state store."""
         if self._reader is None:
             dsn = await dsn_of_state(self.state)
             self._reader = await asyncio.to_thread(lambda: SqlStateReader(open_engine(dsn)))
         return await asyncio.to_thread(activity_of, self._reader, PipelineName(self.pipeline))
 
     async def cleanup(self) -> None:
-        """Let go of the state store's connections."""
+        """Close the state store's connections."""
         if self._reader is not None:
             await asyncio.to_thread(self._reader.close)

@@ -18,7 +18,7 @@ _MOST_NAMED = 20
 
 
 def stream_text(stream: StreamState, now_us: int) -> str:
-    """Say how a stream is, or how it was when it was last heard of."""
+    """Return a stream's lag, changes and position as text; if it is silent, for how long."""
     lag = "unknown" if stream.lag_us is None else f"{stream.lag_us / 1e6:.1f} s"
     parts = [f"lag {lag}", f"{stream.changes:,} changes", f"at {stream.position.short}"]
     silence_s = (now_us - stream.heartbeat_us) / 1e6 if stream.heartbeat_us else 0.0
@@ -30,9 +30,9 @@ def stream_text(stream: StreamState, now_us: int) -> str:
 def standing_tables(
     reader: SqlStateReader, name: PipelineName, now_us: int
 ) -> tuple[int, Mapping[str, StoredError]]:
-    """Return how many tables the stream leaves alone, and the errors of the first thousand.
+    """Return how many tables are isolated from the stream, and up to a thousand of their errors.
 
-    A pipeline of many tables none of which stands still costs no look at each.
+    For a pipeline without isolated tables its tables are not read one by one.
     """
     for seen in reader.overviews((name,), now_us):
         count = sum(seen.tables.get(phase, 0) for phase in LEFT_ALONE)
@@ -43,22 +43,22 @@ def standing_tables(
 
 
 def standing_text(count: int) -> str:
-    """Count the tables that stand still; empty if none does."""
+    """Return how many tables are isolated, as text; empty if none is."""
     return f"{count} {'table stands' if count == 1 else 'tables stand'} still" if count else ""
 
 
 def codes_of(standing: Mapping[str, StoredError]) -> dict[str, str]:
-    """Return, for each table that stands still, the code of its error; none if a person paused it.
+    """Return the error code of each isolated table; empty if a person paused it.
 
-    Who has told of them keeps that, and not the long texts.
+    The caller keeps these codes, and not the long texts.
     """
     return {table: error.read().code if error else "" for table, error in standing.items()}
 
 
 def standing_lines(standing: Mapping[str, StoredError], told: Mapping[str, str]) -> Iterator[str]:
-    """Say of each table that stands still why it does and how it comes back.
+    """Yield log lines on newly isolated tables: why, and how each comes back.
 
-    Not of those told of already, unless it is for another error now.
+    `told` are the codes logged before; a table is logged again for another error.
     """
     news = [table for table, code in codes_of(standing).items() if told.get(table) != code]
     for table in news[:_MOST_NAMED]:
@@ -68,6 +68,7 @@ def standing_lines(standing: Mapping[str, StoredError], told: Mapping[str, str])
 
 
 def _lines_of(table: str, error: StoredError) -> Iterator[str]:
+    """Yield the log lines on one isolated table."""
     first, *rest = error_lines(error.read()) if error else ("a person paused it",)
     yield f"{table} stands still while the other tables flow on: {first}"
     yield from rest

@@ -14,7 +14,7 @@ from airflow_cdc_provider.hooks.steps import CdcSteps
 
 
 def place_of_state(steps: CdcSteps) -> dict[str, str]:
-    """Say where the state is, without saying how to get in."""
+    """Return where the state store is, as a connection's or variable's name, without the DSN."""
     state, file = steps.run.model.state, steps.run.servers.default_state
     if state is None:
         return {"path": str(file)}
@@ -24,7 +24,7 @@ def place_of_state(steps: CdcSteps) -> dict[str, str]:
 
 
 async def dsn_of_state(place: Mapping[str, str]) -> str:
-    """Return the DSN of a state store, as the triggerer finds it."""
+    """Return the DSN of a state store, as found by the triggerer."""
     if path := place.get("path"):
         return f"sqlite:///{path}"
     if variable := place.get("dsn_env"):
@@ -41,5 +41,5 @@ async def dsn_of_state(place: Mapping[str, str]) -> str:
 
 
 def now_us() -> int:
-    """Return the time as the state store tells it."""
+    """Return the current time in microseconds since the epoch."""
     return time.time_ns() // 1000

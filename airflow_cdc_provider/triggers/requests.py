@@ -31,7 +31,7 @@ _FIRST_LOOK_S = 2.0
 
 
 class RequestVerdict(StrEnum):
-    """What a look at a request comes to."""
+    """The result of checking a request: waiting, ended, idle, gone or timed out."""
 
     WAITING = "waiting"
     ENDED = "ended"
@@ -45,7 +45,7 @@ class RequestVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """All that a trigger tells its operator or sensor."""
+    """The event that the request trigger sends to its operator or sensor."""
 
     pipeline: str
     request_id: str
@@ -54,12 +54,12 @@ class RequestEvent:
     at_us: int = 0
 
     def to_payload(self) -> dict[str, Any]:
-        """Write the event as JSON can hold it."""
+        """Return the event as JSON values."""
         return asdict(self) | {"verdict": self.verdict.value}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> RequestEvent:
-        """Read an event; it may come from an older or newer release."""
+        """Read an event, also of another release."""
         return cls(
             pipeline=str(payload["pipeline"]),
             request_id=str(payload["request_id"]),
@@ -72,7 +72,7 @@ class RequestEvent:
 def judge(
     state: PipelineState | None, request: Request | None, now_us: int
 ) -> tuple[RequestVerdict, str]:
-    """Say how a request is, and what it waits for."""
+    """Return a request's verdict, and what it waits for."""
     if state is None or request is None:
         return RequestVerdict.GONE, "the pipeline was dropped, or has dropped its old requests"
     if not request.status.is_open:
@@ -92,7 +92,7 @@ def judge(
 
 class CdcRequestTrigger(BaseTrigger):
     """
-    Fires when a request has ended, or when nobody is at work who would carry it out.
+    Fires when a request has ended, or when no process owns the pipeline to carry it out.
 
     Arguments are only ever added, with defaults: a stored trigger outlives an upgrade.
 
@@ -102,7 +102,7 @@ class CdcRequestTrigger(BaseTrigger):
         `{"path": ...}`.
     :param poll_s: seconds between looks.
     :param deadline_us: when to give up, 0 for never.
-    :param idle_s: for how many seconds nobody may be at work; None waits on.
+    :param idle_s: for how many seconds no process may own the pipeline; None waits on.
     :param cancel_on_kill: give the request up if a person ends the task.
     """
 
@@ -132,13 +132,13 @@ class CdcRequestTrigger(BaseTrigger):
         self._told_s = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class and the arguments to make this trigger again."""
+        """Return class path and arguments, from which Airflow makes the trigger again."""
         names = ("pipeline", "request_id", "state", "poll_s", "deadline_us", "idle_s")
         arguments = {name: getattr(self, name) for name in names}
         return CLASS_PATH, {**arguments, "cancel_on_kill": self.cancel_on_kill}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until there is something to tell; not at once, or the task would be lost.
+        """Poll the state store until the request has ended or needs an owner, then fire.
 
         Airflow takes a task for failed that is resumed before its scheduler has heard that the
         process which deferred it ended.
@@ -154,18 +154,19 @@ class CdcRequestTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_s)
 
     async def cleanup(self) -> None:
-        """Let go of the state store's connections."""
+        """Close the state store's connections."""
         if self._reader is not None:
             await asyncio.to_thread(self._reader.close)
 
     async def on_kill(self) -> None:
-        """Give the request up: a person ended the task that waits for it."""
+        """Cancel the request: a person ended the task that waits for it."""
         if self.cancel_on_kill:
             dsn = await dsn_of_state(self.state)
             with_reason = (dsn, PipelineName(self.pipeline), self.request_id)
             await asyncio.to_thread(_cancel, *with_reason)
 
     async def _verdict(self) -> tuple[RequestVerdict, str]:
+        """Check the request once; a state store that is away counts as waiting."""
         try:
             verdict, detail = judge(*await self._look(), now_us())
         except StateUnreachableError as error:
@@ -179,19 +180,21 @@ class CdcRequestTrigger(BaseTrigger):
         return verdict, detail
 
     def _still_idle(self) -> RequestVerdict:
-        """Go on waiting until nobody was at work for long enough."""
+        """Return IDLE once the pipeline was without an owner for long enough, else WAITING."""
         now = time.monotonic()
         self._idle_since_s = now if self._idle_since_s is None else self._idle_since_s
         is_long = self.idle_s is not None and now - self._idle_since_s >= self.idle_s
         return RequestVerdict.IDLE if is_long else RequestVerdict.WAITING
 
     def _tell(self, detail: str) -> None:
+        """Log what the request waits for when that changes, but not too often."""
         now = time.monotonic()
         if detail != self._told and (not self._told or now - self._told_s >= _TELL_EVERY_S):
             self.log.info("request %s: %s", self.request_id, detail)
             self._told, self._told_s = detail, now
 
     async def _look(self) -> tuple[PipelineState | None, Request | None]:
+        """Read the pipeline's state and the request from the state store."""
         if self._reader is None:
             dsn = await dsn_of_state(self.state)
             self._reader = await asyncio.to_thread(_open_reader, dsn)
@@ -202,6 +205,7 @@ class CdcRequestTrigger(BaseTrigger):
 
 
 def _open_reader(dsn: str) -> Any:
+    """Open the state store for reading."""
     # SQLAlchemy is loaded where a trigger runs, not where a DAG is parsed
     from airflow_cdc_provider.state.dsn import open_engine  # noqa: PLC0415 - see above
     from airflow_cdc_provider.state.reader import SqlStateReader  # noqa: PLC0415 - see above
@@ -210,6 +214,7 @@ def _open_reader(dsn: str) -> Any:
 
 
 def _cancel(dsn: str, name: PipelineName, request_id: str) -> None:
+    """Cancel a request, if it still exists."""
     try:
         cancel_request(dsn, name, request_id)
     except RefusedError:

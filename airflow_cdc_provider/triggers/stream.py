@@ -71,7 +71,7 @@ _LATEST_EVENTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is remembered of a pipeline, at one time."""
+    """What one read of the state store shows of a pipeline and its stream."""
 
     state: PipelineState | None = None
     stream: StreamState | None = None
@@ -86,7 +86,7 @@ class Look:
 
 class CdcStreamTrigger(BaseTrigger):
     """
-    Fires when a stream has reached its goal, has stopped, is lost or has failed.
+    Fires when a stream has reached its goal, was stopped, is lost or has failed.
 
     Arguments are only ever added, with defaults: a stored trigger outlives an upgrade.
 
@@ -102,10 +102,10 @@ class CdcStreamTrigger(BaseTrigger):
         comes later asks for a look at once. 0 is from the first look on.
     :param start_s: patience with a job that was started.
     :param stale_s: patience with a heartbeat that does not come.
-    :param stall_s: patience with a position that stands still while something waits.
+    :param stall_s: patience with a position that does not move while log waits.
     :param standing: tables that stand still, of which an earlier watch of this task has told, each
         with the code of its error.
-    :param notify: who is notified of problems, as the pipeline file says; nobody if empty.
+    :param notify: who is notified of problems, as the pipeline file says; no one if empty.
     """
 
     def __init__(  # noqa: PLR0913 - Airflow stores them one by one
@@ -144,7 +144,7 @@ class CdcStreamTrigger(BaseTrigger):
         self._told_us = 0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class and the arguments to make this trigger again."""
+        """Return class path and arguments, from which Airflow makes the trigger again."""
         names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us", "look_us")
         arguments = {
             name: getattr(self, name) for name in (*names, "heard_us", "standing", "notify")
@@ -152,7 +152,7 @@ class CdcStreamTrigger(BaseTrigger):
         return CLASS_PATH, {**arguments, **asdict(self.patience)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until there is something to tell."""
+        """Poll the state store until the stream's verdict is no longer WAITING, then fire."""
         watch = Watch(since_us=self.since_us or now_us())
         await self._begin_to_notify()
         told, seen = "", Look()
@@ -196,7 +196,7 @@ class CdcStreamTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_s)
 
     def _tell(self, seen: Look, detail: str, told: str) -> str:
-        """Say how the stream is whenever that is news, and every minute."""
+        """Log the stream's state when it changes, and every minute; return what was logged."""
         news = ", ".join((detail, *(outage.error.code for outage in seen.outages)))
         if news == told and not self._is_time:
             return told
@@ -212,10 +212,11 @@ class CdcStreamTrigger(BaseTrigger):
 
     @property
     def _is_time(self) -> bool:
+        """Tell whether a minute has passed since the last log line."""
         return now_us() - self._told_us >= _TELL_EVERY_US
 
     def _hears(self, seen: Look) -> bool:
-        """Tell whether a table has come since the stream was heard last."""
+        """Tell whether a new table was recorded since the last check."""
         if not self.look_us:
             return False
         if not self.heard_us:
@@ -223,7 +224,7 @@ class CdcStreamTrigger(BaseTrigger):
         return seen.came_us > self.heard_us
 
     def _in_time(self, detail: str, *, is_asked: bool) -> tuple[Verdict, str]:
-        """Go on waiting, unless it is time for something else."""
+        """Return TIMEOUT or LOOK if it is time for one, else WAITING."""
         if 0 < self.deadline_us <= now_us():
             return Verdict.TIMEOUT, detail or "the time is up"
         if is_asked or 0 < self.look_us <= now_us():
@@ -231,13 +232,13 @@ class CdcStreamTrigger(BaseTrigger):
         return Verdict.WAITING, detail
 
     async def on_kill(self) -> None:
-        """Tell that nobody watches the stream any more: a person ended the task that did."""
+        """Record that no task watches the stream any more: a person ended the one that did."""
         dsn = await dsn_of_state(self.state)
         if await asyncio.to_thread(_tell_unwatched, dsn, PipelineName(self.pipeline)):
             self.log.warning("%s: %s", self.pipeline, UNWATCHED)
 
     async def _begin_to_notify(self) -> None:
-        """Notify beside the looks; what keeps that from beginning keeps nothing else."""
+        """Start to notify receivers; an error of that is only logged."""
         try:
             dsn = await dsn_of_state(self.state) if self.notify else ""
             self._notifying = await watch_of_trigger(self.pipeline, dsn, self.notify)
@@ -247,13 +248,14 @@ class CdcStreamTrigger(BaseTrigger):
             self._notifying.start()
 
     async def cleanup(self) -> None:
-        """Let go of the state store's connections."""
+        """Close the state store's connections and stop notifying."""
         if self._notifying is not None:
             self._notifying.end(has_last_look=False, wait_s=0.0)
         if self._reader is not None:
             await asyncio.to_thread(self._reader.close)
 
     async def _look(self) -> Look:
+        """Read the pipeline's state; isolated tables once a minute."""
         if self._reader is None:
             dsn = await dsn_of_state(self.state)
             self._reader = await asyncio.to_thread(lambda: SqlStateReader(open_engine(dsn)))
@@ -264,13 +266,14 @@ class CdcStreamTrigger(BaseTrigger):
         return await asyncio.to_thread(_look, reader, name)
 
     def _tell_standing(self, count: int, standing: Mapping[str, StoredError]) -> None:
-        """Tell once of each table that stopped; one that came back may stop again."""
+        """Log each table that was isolated since the last call."""
         for line in standing_lines(standing, self.standing):
             self.log.warning("%s", line)
         self._stand_still, self.standing = count, codes_of(standing)
 
 
 def _look(reader: SqlStateReader, name: PipelineName) -> Look:
+    """Read the pipeline's state, stream, outages and new tables from the state store."""
     state, stream = reader.pipeline(name), reader.stream(name)
     generation = 0 if state is None else state.generation
     noted = reader.note(name, NoteKind.OUTAGES)
@@ -288,13 +291,14 @@ def _look(reader: SqlStateReader, name: PipelineName) -> Look:
 
 
 def _came(reader: SqlStateReader, name: PipelineName) -> Iterator[int]:
+    """Yield the times at which new tables were recorded."""
     for event in reader.events(name, _LATEST_EVENTS):
         if tells_of_table(event.text):
             yield event.at_us
 
 
 def _tell_unwatched(dsn: str, name: PipelineName) -> bool:
-    """Leave it among the pipeline's events; False if no stream is at work that would go on."""
+    """Record an event that no task watches the stream; False if no stream goes on."""
     with closing(open_store(dsn)) as store:
         state = store.pipeline(name)
         if state is None or state.phase is not Phase.STREAMING or state.wanted is Wanted.STOP:

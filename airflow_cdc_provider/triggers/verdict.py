@@ -21,7 +21,7 @@ _NOT_STREAMING = frozenset({Phase.NEW, Phase.PLANNING, Phase.SNAPSHOT})
 
 
 class Goal(StrEnum):
-    """What a watcher waits for."""
+    """The goal that a watching task waits for."""
 
     CONSISTENT = "consistent"
     """Every table has passed its consistent point."""
@@ -32,7 +32,7 @@ class Goal(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a look at the stream comes to."""
+    """The result of checking a stream, which says what the sensor does next."""
 
     WAITING = "waiting"
     """All is well; go on looking."""
@@ -61,7 +61,7 @@ that takes longer to apply would never get through, so this is generous."""
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a watcher waits before it worries; all in seconds."""
+    """How long a watch waits for a start, a heartbeat and progress, in seconds."""
 
     start_s: float = START_S
     stale_s: float = STALE_S
@@ -70,7 +70,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a watcher knows from earlier looks; times are microseconds since the epoch."""
+    """What a watch knows of a stream from earlier checks; times in microseconds."""
 
     since_us: int
     """When the stream was last started, or the watch began."""
@@ -81,7 +81,7 @@ class Watch:
     """The job's process was of this machine, and has ended."""
 
     def look(self, stream: StreamState | None, now_us: int, *, is_gone: bool = False) -> Watch:
-        """Return what is known after another look."""
+        """Return what is known after another check."""
         seen = replace(self, is_gone=is_gone)
         if stream is None:
             return replace(seen, moved_us=now_us)
@@ -93,7 +93,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """All that a trigger tells its sensor."""
+    """The event that the stream trigger sends to its sensor."""
 
     pipeline: str
     verdict: Verdict
@@ -106,12 +106,12 @@ class StreamEvent:
     """What the stream failed with, as `StoredError` holds it; `detail` is what that prints."""
 
     def to_payload(self) -> dict[str, Any]:
-        """Write the event as JSON can hold it."""
+        """Return the event as JSON values."""
         return asdict(self) | {"verdict": self.verdict.value}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> StreamEvent:
-        """Read an event; it may come from an older or newer release."""
+        """Read an event, also of another release."""
         return cls(
             pipeline=str(payload["pipeline"]),
             verdict=Verdict(payload["verdict"]),
@@ -124,7 +124,7 @@ class StreamEvent:
 
 
 def failure_of(verdict: Verdict, detail: str, state: PipelineState | None) -> StoredError:
-    """Return what a stream failed with, as the state store has it; nothing if it has not."""
+    """Return a failed stream's error as the state store has it; empty if it has not failed."""
     if verdict is not Verdict.FAILED:
         return NO_ERROR
     if state is None or state.phase is not Phase.FAILED:
@@ -141,7 +141,7 @@ def judge(
     patience: Patience,
     now_us: int,
 ) -> tuple[Verdict, str]:
-    """Say how the stream is, and why."""
+    """Return a stream's verdict and the reason, by heartbeat, position and lag."""
     if state is None or state.phase in _NOT_STREAMING:
         phase = "unknown" if state is None else state.phase.value
         return Verdict.FAILED, f"there is no stream to watch: the pipeline is in phase {phase}"
@@ -170,6 +170,7 @@ def judge(
 def _has_reached(
     goal: Goal, state: PipelineState, stream: StreamState | None, watch: Watch
 ) -> bool:
+    """Tell whether the stream has reached its goal."""
     if stream is None or goal is Goal.STOPPED or not _is_of_its_owner(state, stream):
         return False
     if goal is Goal.CONSISTENT:
@@ -179,9 +180,9 @@ def _has_reached(
 
 
 def _is_of_its_owner(state: PipelineState, stream: StreamState) -> bool:
-    """Tell whether what is known was told by a stream that ended well, or by the one at work.
+    """Tell whether the stream's state is of its current owner, or of a stream that ended well.
 
-    What a job of an older generation told says nothing of the job that was started after it.
+    The state of an older generation's job says nothing of the job that was started after it.
     """
     if state.phase is Phase.STREAMING:
         return stream.generation == state.generation and stream.heartbeat_us > 0
@@ -191,7 +192,7 @@ def _is_of_its_owner(state: PipelineState, stream: StreamState) -> bool:
 def _silence_s(
     state: PipelineState, stream: StreamState | None, watch: Watch, now_us: int
 ) -> float:
-    """Return since when nothing was heard: of a stream its heartbeat, else of any owner."""
+    """Return the seconds since the last heartbeat, or since any owner's last update."""
     heard_us = state.updated_us
     if state.phase is Phase.STREAMING:
         heard_us = 0 if stream is None else stream.heartbeat_us
@@ -199,6 +200,7 @@ def _silence_s(
 
 
 def _silent(state: PipelineState, silence_s: float) -> str:
+    """Describe for how long the stream has been silent."""
     if state.phase is Phase.STREAMING:
         return f"no heartbeat for {silence_s:.0f} s under generation {state.generation}"
     return f"it is wanted, but {state.phase.value} for {silence_s:.0f} s and nobody has begun"

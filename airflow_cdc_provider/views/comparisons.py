@@ -21,7 +21,7 @@ _MOST_NAMED = 20
 
 
 def comparison_form(name: PipelineName, report: VerifyReport, position: str) -> Form:
-    """Return what was found, table by table; the form only grows."""
+    """Return a comparison's result as JSON, table by table; later releases only add fields."""
     tables = sorted(report.tables, key=lambda table: table.equal)
     return {
         **comparison_counts(name, report, position),
@@ -32,7 +32,7 @@ def comparison_form(name: PipelineName, report: VerifyReport, position: str) -> 
 
 
 def comparison_counts(name: PipelineName, report: VerifyReport, position: str) -> Form:
-    """Return what an asset's event says of it."""
+    """Return a comparison's counts, as an asset event carries them."""
     return {
         "pipeline": str(name),
         "equal": report.equal,
@@ -48,12 +48,12 @@ def comparison_counts(name: PipelineName, report: VerifyReport, position: str) -
 
 
 def differing(report: VerifyReport) -> list[TableVerdict]:
-    """Return the tables that differ."""
+    """Return the tables of a report that differ."""
     return [table for table in report.tables if not table.equal]
 
 
 def repair_forms(found: Iterable[Repair]) -> list[Form]:
-    """Return what each repair is about, for the task that asks for it."""
+    """Return each repair as JSON, for the task that requests it."""
     return [
         {
             "table": str(repair.verdict.table),
@@ -65,13 +65,13 @@ def repair_forms(found: Iterable[Repair]) -> list[Form]:
 
 
 def standing_of(form: Mapping[str, Any]) -> list[str]:
-    """Return the tables that were found different and that their stream leaves alone."""
+    """Return the tables that were found different and are isolated from the stream."""
     stopped = frozenset(form.get("stopped", ()))
     return [table for table in form.get("differing", ()) if table in stopped]
 
 
 def come_back_text(tables: Sequence[str], *, file: str = "FILE") -> str:
-    """Say how tables that the stream leaves alone come back to it, in Airflow."""
+    """Explain how isolated tables come back to the stream, in Airflow."""
     named, more = tables[:_MOST_NAMED], len(tables) - _MOST_NAMED
     names = ", ".join(named) + (f" and {more} more" if more > 0 else "")
     options = "".join(f" --table {table}" for table in named)
@@ -83,18 +83,20 @@ def come_back_text(tables: Sequence[str], *, file: str = "FILE") -> str:
 
 
 def _differing_first(report: VerifyReport) -> list[TableId]:
+    """Return the isolated tables, those that differ first."""
     found = {table.table for table in differing(report)}
     return sorted(report.stopped, key=lambda table: table not in found)
 
 
 def difference_text(counts: Form) -> str:
-    """Name the tables that differ, and say how."""
+    """Describe which tables differ, and how."""
     how = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("missing", "extra", "different"))
     names, tables = counts["differing"], f"{counts['compared']:,} tables"
     return f"source and sink differ in {len(names)} of {tables}: {', '.join(names)}; rows: {how}"
 
 
 def _table_form(table: TableVerdict) -> Form:
+    """Return one table's result as JSON, without values."""
     form = table.to_json()
     del form["table"], form["seconds"]
     form["samples"] = [{"kind": s.kind.value, "key": s.key} for s in table.samples]  # no values

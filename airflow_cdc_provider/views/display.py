@@ -25,7 +25,7 @@ _MOST_TABLES = 30
 
 
 class Screen:
-    """Writes for people on a terminal, for logs, or for programs."""
+    """Writes lines, progress and results to a terminal, a log, or as JSON."""
 
     def __init__(self, *, as_json: bool, out: TextIO | None = None) -> None:
         self.has_result = False
@@ -43,12 +43,12 @@ class Screen:
         self._stream.flush()
 
     def step(self, name: str) -> None:
-        """Say which step begins."""
+        """Write a line that names the step that begins."""
         self._end_live()
         self.say(f"--- {name}")
 
     def progress(self, look: Callable[[], PipelineStatus]) -> None:
-        """Show where the pipeline is; nobody looks where no line is due."""
+        """Show the pipeline's progress; `look` is called only when a line is due."""
         if self._stream.isatty():
             if self._live is None:
                 self._live = _live_table(self._stream)
@@ -65,7 +65,7 @@ class Screen:
             self.say(line)
 
     def result(self, form: Mapping[str, Any], lines: Sequence[str] = ()) -> None:
-        """Write the result: JSON for programs, lines for people."""
+        """Write the result: as JSON, or as lines for people."""
         self._end_live()
         self.has_result = True
         if self._as_json:
@@ -75,7 +75,7 @@ class Screen:
             self.say(line)
 
     def ask(self, question: str) -> bool:
-        """Ask a yes-or-no question; no where no one can answer."""
+        """Ask a yes-or-no question; False where no person can answer."""
         if not self.can_ask:
             return False
         self._end_live()
@@ -86,30 +86,33 @@ class Screen:
 
     @property
     def can_ask(self) -> bool:
-        """Tell whether a person can answer."""
+        """Tell whether a person is at the terminal to answer."""
         return not self._as_json and sys.stdin.isatty()
 
     def answer(self, question: str, default: str = "") -> str:
-        """Ask for a text; an empty answer is the default."""
+        """Ask for a text and return it; an empty answer returns the default."""
         self._end_live()
         shown = f" [{default}]" if default else ""
         return input(f"{question}{shown}: ").strip() or default
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """End the live table, so that the terminal is as before."""
         self._end_live()
 
     @property
     def _stream(self) -> TextIO:
+        """Return the stream for lines: standard error if the result is JSON."""
         return sys.stderr if self._as_json else self._out
 
     def _end_live(self) -> None:
+        """End the live table."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 def _live_table(stream: TextIO) -> Live:
+    """Make the live display of a terminal."""
     from rich.console import Console  # noqa: PLC0415 - as the module says
     from rich.live import Live  # noqa: PLC0415
 
@@ -117,7 +120,7 @@ def _live_table(stream: TextIO) -> Live:
 
 
 def progress_table(status: PipelineStatus, title: str) -> Table:
-    """Return the live table."""
+    """Return the table of a pipeline's progress."""
     from rich.table import Table  # noqa: PLC0415 - as the module says
 
     table = Table(title=title, title_justify="left", box=None)
@@ -140,4 +143,5 @@ def progress_table(status: PipelineStatus, title: str) -> Table:
 
 
 def _planned(table: TableStatus) -> str:
+    """Return the count of planned splits; a + while planning goes on."""
     return f"{table.splits_planned}{'' if table.planning_done else '+'}"

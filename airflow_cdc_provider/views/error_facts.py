@@ -13,25 +13,25 @@ Form = dict[str, Any]
 
 
 def facts_of(error: CdcError, table: str = "") -> Form:
-    """Return an error's facts and the way in Airflow."""
+    """Return an error as JSON, with what to do in Airflow."""
     way = way_in_airflow(error.remedy, error.where, error.what, table=table)
     return {**error.to_json(), "in_airflow": way}
 
 
 def stored_facts(error: StoredError, table: str = "") -> Form:
-    """Return the facts of an error that was stored."""
+    """Return a stored error as JSON, with what to do in Airflow."""
     return facts_of(error.read(), table)
 
 
 def stopped_facts(error: StoredError, table: str, *, is_streamed: bool) -> Form:
-    """Return a table's error; of one that is streamed with the way back."""
+    """Return a table's error as JSON; if it is streamed, with how the table comes back."""
     return (
         facts_of(with_way_back(error, table), table) if is_streamed else stored_facts(error, table)
     )
 
 
 def remark(table: str, what: str, remedy: str) -> Form:
-    """Return what is no error, and that people should know of."""
+    """Return a warning as JSON, with what to do in Airflow."""
     told = remedy.format(table=table)
     facts = {"what": what, "remedy": told, "in_airflow": way_in_airflow(told)}
     return {"table": table, "level": "warning", **facts}

@@ -12,7 +12,7 @@ _IN_AIRFLOW = "in Airflow"
 
 
 def error_lines(error: CdcError, *, file: str = "") -> list[str]:
-    """Write an error, a line for each thing it says.
+    """Return an error as lines: what, where, at risk, what to do.
 
     With the path of a pipeline file one more says what to do in Airflow, where that is more.
     """
@@ -27,7 +27,7 @@ def error_lines(error: CdcError, *, file: str = "") -> list[str]:
 
 
 def finding_lines(finding: Finding, *, file: str = "") -> list[str]:
-    """Write a finding, a line for each thing it says; `file` as in `error_lines`."""
+    """Return a finding as lines: what, wanted, why, fix; `file` as in `error_lines`."""
     way = way_in_airflow(finding.fix, file=file) if file else ""
     parts = (
         ("wanted", finding.wanted),
@@ -43,7 +43,7 @@ def finding_lines(finding: Finding, *, file: str = "") -> list[str]:
 def all_finding_lines(
     findings: Sequence[Finding], *, file: str = ""
 ) -> Iterator[tuple[Level, str]]:
-    """Write findings; looks that were denied, and on which nothing depends, share one line."""
+    """Yield findings as lines; checks that lacked a harmless privilege share one line."""
     denied = [found for found in findings if found.lacks and found.level is Level.INFO]
     for finding in findings:
         if finding not in denied:
@@ -54,6 +54,7 @@ def all_finding_lines(
 
 
 def _not_looked_at(denied: Sequence[Finding], *, has_level: bool) -> str:
+    """Return the line on checks for which the account lacks a privilege."""
     lacking: dict[str, list[str]] = {}
     for finding in denied:
         lacking.setdefault(finding.subject, []).append(finding.lacks)
@@ -69,4 +70,5 @@ def _not_looked_at(denied: Sequence[Finding], *, has_level: bool) -> str:
 
 
 def _labelled(parts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return labelled texts as lines, without the empty ones."""
     return [f"    {label}: {text}" for label, text in parts if text]

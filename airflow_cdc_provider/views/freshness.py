@@ -13,7 +13,7 @@ _SIZES = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def late_error(status: PipelineStatus) -> CdcError | None:
-    """Return that the copy is older than it may be, or None."""
+    """Return the error that the copy is older than the file allows, None if it is not."""
     age_s = status.copy_age_s
     if not status.is_late or age_s is None or status.freshness_s is None:
         return None
@@ -27,13 +27,13 @@ def late_error(status: PipelineStatus) -> CdcError | None:
 
 
 def late_lines(status: PipelineStatus) -> list[str]:
-    """Say in a line that the copy is too old, if it is."""
+    """Return the line that the copy is too old, none if it is not."""
     error = late_error(status)
     return [] if error is None else [error.what]
 
 
 def span(seconds: float) -> str:
-    """Say a span of time in its two largest units."""
+    """Return a span of time in its two largest units."""
     left = int(seconds)
     parts: list[str] = []
     for size, name in _SIZES:

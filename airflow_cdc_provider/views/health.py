@@ -19,9 +19,9 @@ def problems(
     max_silence_s: float | None = None,
     is_bounded: bool = False,
 ) -> tuple[str, ...]:
-    """Return what a person should look at; none of a pipeline that is paused on purpose.
+    """Return a pipeline's problems as texts; none if it is paused on purpose.
 
-    `is_bounded` tells of one that rests between its runs: it has no lag to judge then.
+    `is_bounded`: the pipeline rests between its runs, and has no lag to judge then.
     """
     if status.state.wanted is Wanted.STOP:
         return ()
@@ -44,17 +44,19 @@ def problems(
 
 
 def status_text(status: PipelineStatus) -> str:
-    """Say where a pipeline is and what is wrong with it, in a few lines."""
+    """Return a pipeline's progress and problems as a few lines."""
     return "\n".join([progress_line(status), *(f"- {each}" for each in problems(status))])
 
 
 def _has_failed(status: PipelineStatus) -> bool:
+    """Tell whether the pipeline has failed."""
     return status.state.phase is Phase.FAILED
 
 
 def _of_the_stream(
     status: PipelineStatus, max_lag_s: float | None, max_silence_s: float | None
 ) -> list[str]:
+    """Return the problems of lag and silence of the stream."""
     age_s, found = status.heartbeat_age_s, []
     if max_lag_s is not None:
         if status.lag_s is None:

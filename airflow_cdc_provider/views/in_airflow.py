@@ -33,7 +33,7 @@ _TABLE = re.compile(r"--table ([^\s.`]+\.[^\s:,;`]+)")
 
 
 def way_in_airflow(remedy: str, *others: str, file: str = "FILE", table: str = "") -> str:
-    """Return what to do in Airflow where a remedy names commands; empty if it names none.
+    """Return what to do in Airflow for commands in a remedy; empty if it names none.
 
     Options are also looked for in `others`, the rest of what an error says. `table` is the one that
     it is all about, where the remedy may leave that out.
@@ -51,6 +51,7 @@ def way_in_airflow(remedy: str, *others: str, file: str = "FILE", table: str = "
 
 
 def _way(name: str, *, about_tables: bool, arguments: str) -> str:
+    """Return what to do in Airflow for one command."""
     command = f"`airflow cdc {name} {arguments}`"
     if name in REQUEST_BUTTONS:
         return f"the button {name.capitalize()} of the request, on the CDC page"
@@ -70,6 +71,7 @@ def _way(name: str, *, about_tables: bool, arguments: str) -> str:
 
 
 def _fields(text: str, *, has_command: bool) -> Iterator[str]:
+    """Yield the form's field for each option of a command in a text."""
     for option in dict.fromkeys(_OPTION.findall(text)):
         if option in FIELDS and not (has_command and option == "--table"):
             yield f"`{option}`: the field `{FIELDS[option]}` of the run or the task"

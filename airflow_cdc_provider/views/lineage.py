@@ -42,7 +42,7 @@ _BYTES_OF_ORIGIN = 180
 
 @dataclass(frozen=True, slots=True)
 class LineageSide:
-    """One end of a pipeline, and how its tables are named."""
+    """The source or sink of a pipeline, and how its tables are named for lineage."""
 
     place: SinkPlace
     naming: Naming
@@ -50,7 +50,7 @@ class LineageSide:
 
 @dataclass(frozen=True, slots=True)
 class LineageEntry:
-    """What a task did with one table, as far as it knows."""
+    """What a task did with one table: rows, bytes, position, result of a comparison."""
 
     rows: int | None = None
     """Rows that it wrote, or changes of rows."""
@@ -65,7 +65,7 @@ class LineageEntry:
 
 @dataclass(frozen=True, slots=True)
 class LineageWork:
-    """What a task is about."""
+    """The tables that a task works on, and what it did with each."""
 
     tables: Collection[TableId] | None = None
     """Only these of the plan; None are all."""
@@ -78,7 +78,7 @@ class LineageWork:
     """False: it reads both sides."""
 
     def deed(self, state: TableState) -> LineageEntry:
-        """Return what it did with a table."""
+        """Return what the task did with a table."""
         if not self.is_snapshot:
             return self.deeds.get(state.table, self.others)
         return LineageEntry(state.rows, state.bytes, is_overwritten=state.splits_finished > 0)
@@ -86,7 +86,7 @@ class LineageWork:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column by its name and its type's; the type is empty where it has none."""
+    """A column's name and type, as a lineage service gets it."""
 
     name: str
     type: str
@@ -94,7 +94,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A table by the names that others know it by."""
+    """A table's names and columns, as a lineage service gets them."""
 
     namespace: str
     name: str
@@ -103,7 +103,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class TableLineage:
-    """One table: what it is at the source, and what it becomes at the sink."""
+    """One table's lineage: its dataset at the source, and that at the sink."""
 
     source: Dataset
     sink: Dataset
@@ -118,7 +118,7 @@ class TableLineage:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What a task tells."""
+    """The lineage that a task reports: its tables, and how many were cut."""
 
     tables: tuple[TableLineage, ...] = ()
     """By name; those at the end may be told by their names only."""
@@ -128,12 +128,12 @@ class Lineage:
 
     @property
     def named_only(self) -> int:
-        """Return how many tables are told by their names only."""
+        """Return how many tables have only their names in the event."""
         return sum(not each.is_whole for each in self.tables)
 
     @property
     def cut(self) -> str:
-        """Say what is left out, empty if nothing is."""
+        """Describe what was cut from the event for its size; empty if nothing was."""
         named, count = self.named_only, len(self.tables) + self.left_out
         if not named and not self.left_out:
             return ""
@@ -152,7 +152,7 @@ def lineage(
     sink: LineageSide,
     work: LineageWork,
 ) -> Lineage:
-    """Return what a task tells of the plan's tables."""
+    """Return a task's lineage of the plan's tables, cut to the size of an event."""
     mine = [each for each in states if work.tables is None or each.table in work.tables]
     first = sorted(mine, key=lambda each: (each.table not in work.deeds, each.table))
     named, room = _named(first, source, sink)
@@ -169,9 +169,9 @@ def lineage(
 def _named(
     states: Iterable[TableState], source: LineageSide, sink: LineageSide
 ) -> tuple[list[TableLineage], int]:
-    """Return as many tables as there is room for, by their names only, and the room that is left.
+    """Return as many tables as fit by their names only, and the room that is left.
 
-    Where there is no room for the names of all, none is told whole.
+    Where there is no room for the names of all, none has more than its names.
     """
     room = MOST_BYTES
     named: list[TableLineage] = []
@@ -194,6 +194,7 @@ def _whole(
     sink: LineageSide,
     deed: LineageEntry,
 ) -> TableLineage:
+    """Return one table's lineage with columns and versions."""
     schema, copied = state.plan.schema, state.plan.schema.copied_columns
     # a file has no column that a server would compute
     has_types = sink.naming.type_text(schema.columns[0].type)
@@ -209,18 +210,22 @@ def _whole(
 
 
 def _dataset(side: LineageSide, table: TableId) -> Dataset:
+    """Return a table's dataset by its names."""
     return Dataset(side.naming.namespace(side.place), side.naming.dataset(side.place, table))
 
 
 def _fields(side: LineageSide, columns: Iterable[Column]) -> tuple[Field, ...]:
+    """Return columns as fields of a dataset."""
     return tuple(Field(each.name, _cut(side.naming.type_text(each.type))) for each in columns)
 
 
 def _cut(text: str) -> str:
+    """Cut a type's name that is too long."""
     return text if len(text) <= _LONGEST_TYPE else f"{text[: _LONGEST_TYPE - 3]}..."
 
 
 def _version(state: TableState, stream: StreamState | None, deed: LineageEntry) -> str:
+    """Return the position that a table is at, as its version; empty if it is at none."""
     if deed.position is not None:
         return _text(deed.position)
     if stream is None or state.phase in _NOT_AT_A_POSITION or state.table in stream.inconsistent:
@@ -229,7 +234,7 @@ def _version(state: TableState, stream: StreamState | None, deed: LineageEntry) 
 
 
 def _text(position: LogPosition) -> str:
-    """Write a position; what is cut of a long one still tells two apart."""
+    """Return a position as text; a long one is cut, with a hash that tells two apart."""
     text = str(position)
     if len(text) <= _LONGEST_VERSION:
         return text
@@ -238,6 +243,7 @@ def _text(position: LogPosition) -> str:
 
 
 def _bytes_beside_names(table: TableLineage) -> int:
+    """Return the bytes that a table's lineage takes besides its names."""
     fields = (*table.source.fields, *table.sink.fields)
     origin = _length(table.source.namespace) + _length(table.source.name) + _BYTES_OF_ORIGIN
     return (
@@ -250,5 +256,5 @@ def _bytes_beside_names(table: TableLineage) -> int:
 
 
 def _length(text: str) -> int:
-    """Return the bytes of a text in JSON, which is ASCII only."""
+    """Return the length of a text in JSON."""
     return len(text) if text.isascii() else len(json.dumps(text))

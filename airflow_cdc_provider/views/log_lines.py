@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.logged_events import LoggedEvent, LogView
 
 
 def log_lines(view: LogView) -> list[str]:
-    """Write the events, a line each, with a mark where the position is."""
+    """Return log events as lines, with a mark at the position."""
     lines = [f"log of {view.server}, up to {view.log_end}"]
     mark = f"=> {view.file}:{view.offset}"
     for event in view.events:
@@ -22,6 +22,7 @@ def log_lines(view: LogView) -> list[str]:
 
 
 def _event_lines(event: LoggedEvent) -> Iterator[str]:
+    """Yield one log event as lines."""
     time = datetime.fromtimestamp(event.time_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     place = "    packed in it" if event.compressed else f"{event.file}:{event.start}-{event.end}"
     parts = [place, time, event.kind, f"{event.bytes} bytes"]

@@ -15,9 +15,9 @@ HELD_UP = "held up"
 
 
 def outages_of(note: Note | None, generation: int) -> tuple[Outage, ...]:
-    """Return what the owner of a generation noted: what its own work meets comes first.
+    """Return the outages that a generation's owner noted, merged by error.
 
-    The heartbeat meets the same beside it, and is not told again.
+    The heartbeat meets the same errors beside it; these are not returned again.
     """
     if note is None or note.form["generation"] != generation:
         return ()
@@ -30,20 +30,21 @@ def outages_of(note: Note | None, generation: int) -> tuple[Outage, ...]:
 
 
 def driver_is_gone(note: Note | None, generation: int) -> bool:
-    """Tell whether the process that noted this under a generation was of this machine and ended."""
+    """Tell whether the process that noted a generation's outages was on this machine and ended."""
     if note is None or note.form["generation"] != generation:
         return False
     return is_gone(note.form["process"])
 
 
 def _outage(form: Mapping[str, Any]) -> Outage:
+    """Read an outage from its JSON form."""
     return Outage(
         CdcError.from_json(form["error"]), form["since_us"], form["tries"], form["next_us"]
     )
 
 
 def outage_text(outage: Outage, now_us: int) -> str:
-    """Say what fails, since when, how often it was tried, and when it is tried next."""
+    """Describe an outage: what fails, since when, tries, and the next try."""
     since = datetime.fromtimestamp(outage.since_us / 1e6, UTC)
     text = f"{outage.error.what} ({outage.error.code}), since {since:%H:%M:%S} UTC"
     text += f", for {max(0.0, (now_us - outage.since_us) / 1e6):.0f} s"
@@ -56,12 +57,12 @@ def outage_text(outage: Outage, now_us: int) -> str:
 
 
 def outage_error(outage: Outage, now_us: int) -> CdcError:
-    """Return the error with since when it is met."""
+    """Return an outage's error, with since when it lasts."""
     return outage.error.saying(outage_text(outage, now_us))
 
 
 def outage_forms(outages: Iterable[Outage]) -> list[dict[str, Any]]:
-    """Return them as plain values."""
+    """Return outages as JSON."""
     return [
         {
             "error": outage.error.to_json(),

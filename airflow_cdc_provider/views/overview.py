@@ -16,7 +16,7 @@ from airflow_cdc_provider.views.status import PipelineStatus
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One pipeline of a folder, as far as it can be looked at."""
+    """One pipeline of a folder: its status, or the error that prevents one."""
 
     name: str
     file: str
@@ -26,7 +26,7 @@ class Shown:
 
 
 def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
-    """Return all of them: what `status --json` says of each, with its file."""
+    """Return the status of each pipeline in a folder as JSON."""
     return {
         "pipelines": [
             {
@@ -41,14 +41,14 @@ def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
 
 
 def _problem(shown: Shown) -> dict[str, Any] | None:
-    """Return what is wrong with a file, or what ended the last try to begin."""
+    """Return a file's error as JSON, or the one that ended the last try to begin."""
     refusal = None if shown.status is None else shown.status.refusal
     error = shown.error or refusal
     return None if error is None else error.to_json()
 
 
 def overview_lines(shown: Sequence[Shown]) -> list[str]:
-    """Write a line each; what is wrong follows it."""
+    """Return a line for each pipeline in a folder, followed by its problems."""
     lines: list[str] = []
     for each in shown:
         if each.status is not None:
@@ -62,6 +62,7 @@ def overview_lines(shown: Sequence[Shown]) -> list[str]:
 
 
 def _line(status: PipelineStatus) -> str:
+    """Return a pipeline's status as one line."""
     done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)
     parts = [
         f"{status.state.name}: {status.summary}",
@@ -75,6 +76,7 @@ def _line(status: PipelineStatus) -> str:
 
 
 def _problems(status: PipelineStatus) -> list[str]:
+    """Return a pipeline's problems as texts."""
     found = [outage_text(outage, status.at_us) for outage in status.outages]
     found += [] if status.refusal is None else [str(status.refusal)]
     found += [str(status.state.error)] if status.state.error else []

@@ -34,7 +34,7 @@ _AGAIN_US = 600 * 1_000_000
 
 
 def unseen_row(name: str, error: CdcError) -> Form:
-    """Return the row of a pipeline whose state cannot be looked at."""
+    """Return the page's row of a pipeline whose state cannot be read."""
     problem = error.to_json()
     return {"pipeline": name, "summary": UNSEEN, "problem": problem, "problems": []}
 
@@ -42,12 +42,13 @@ def unseen_row(name: str, error: CdcError) -> Form:
 def list_row(
     name: str, found: PipelineOverview | None, now_us: int, freshness_s: int | None = None
 ) -> Form:
-    """Return a pipeline's row; one that the store does not know has not run yet."""
+    """Return the page's row of a pipeline; one that the store does not know has not run yet."""
     fresh = PipelineState(PipelineName(name), Wanted.RUN, Phase.NEW, 0)
     return _row(found or PipelineOverview(fresh), now_us, freshness_s)
 
 
 def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
+    """Return a row of the page by a pipeline's overview."""
     state = seen.state
     status = PipelineStatus(
         state,
@@ -86,31 +87,36 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
 
 
 def _is_stale(status: PipelineStatus) -> bool:
-    """Tell whether the state says that somebody is at work who is not heard of."""
+    """Tell whether a process should own the pipeline but has not been heard from."""
     age_s = status.heartbeat_age_s
     is_silent = age_s is None or age_s > SILENT_S
     return bool(status.doubt) or (status.state.phase is Phase.STREAMING and is_silent)
 
 
 def _doubts(status: PipelineStatus) -> list[Form]:
+    """Return a warning if the owner may be gone."""
     what = f"nobody may be at work: {status.doubt}"
     return [remark("", what, _RUN_AGAIN)] if status.doubt else []
 
 
 def _late(status: PipelineStatus) -> list[Form]:
+    """Return the error that the copy is too old, if it is."""
     error = late_error(status)
     return [] if error is None else [_error(facts_of(error))]
 
 
 def _error(facts: Form, table: str = "") -> Form:
+    """Return an error as a problem of the page."""
     return {"table": table, "level": "error", **facts}
 
 
 def _outages(status: PipelineStatus) -> list[Form]:
+    """Return a pipeline's outages as problems of the page."""
     return [_error(facts_of(outage_error(outage, status.at_us))) for outage in status.outages]
 
 
 def _problems(seen: PipelineOverview) -> list[Form]:
+    """Return a pipeline's stored errors and warnings as problems of the page."""
     refusal = refusal_of(seen.last_try)
     found = [] if refusal is None else [_error(facts_of(refusal))]
     found += [_error(stored_facts(seen.state.error))] if seen.state.error else []
@@ -132,13 +138,13 @@ def _problems(seen: PipelineOverview) -> list[Form]:
 
 
 def _rates_of(status: PipelineStatus, samples: Sequence[Sample], now_us: int) -> Form:
-    """Return the rates of who is at work; of a stream that is not, nobody knows any."""
+    """Return the rates of a pipeline that a process runs; None without one."""
     found = rates(samples if status.is_owned and not status.doubt else (), now_us)
     return found if status.is_streaming else {**found, "changes_per_s": None}
 
 
 def rates(samples: Sequence[Sample], now_us: int) -> Form:
-    """Return changes and rows a second over the last minutes, None where nothing was told."""
+    """Return changes and rows a second over the last minutes, None where not known."""
     told = [each for each in samples if each.changes is not None]
     changes = None
     if len(told) > 1:
@@ -158,7 +164,7 @@ def pipeline_form(
     events: int,
     freshness_s: int | None = None,
 ) -> Form:
-    """Return one pipeline: its row, tables, stream, requests and events."""
+    """Return all that the page shows of one pipeline: row, tables, stream, requests, events."""
     found = store.overviews([name], now_us)
     seen = found[0] if found else None
     is_streamed = seen is not None and seen.stream is not None
@@ -189,6 +195,7 @@ def pipeline_form(
 
 
 def _stream_form(seen: PipelineOverview | None) -> Form | None:
+    """Return the stream's state as JSON, None before there is one."""
     stream = None if seen is None else seen.stream
     if stream is None:
         return None
@@ -203,12 +210,13 @@ def _stream_form(seen: PipelineOverview | None) -> Form | None:
 
 
 def _noted(store: SqlStateReader, name: PipelineName, kind: NoteKind) -> Form | None:
+    """Return a note of a pipeline as JSON, None if there is none."""
     found = store.note(name, kind)
     return None if found is None else {**found.form, "at_us": found.at_us}
 
 
 def _preflight_form(store: SqlStateReader, name: PipelineName) -> Form | None:
-    """Return what preflight found last, each with its way in Airflow where its fix is a command."""
+    """Return preflight's last findings as JSON, with what to do in Airflow."""
     form = _noted(store, name, NoteKind.PREFLIGHT)
     if form is None:
         return None
@@ -217,7 +225,7 @@ def _preflight_form(store: SqlStateReader, name: PipelineName) -> Form | None:
 
 
 def _event_forms(events: Iterable[PipelineEvent]) -> list[Form]:
-    """Return what happened, newest first; what was noted again within minutes is one event."""
+    """Return events as JSON, newest first; repetitions within minutes are one."""
     found: list[Form] = []
     latest: dict[tuple[str, str], Form] = {}
     for each in events:
@@ -233,7 +241,7 @@ def _event_forms(events: Iterable[PipelineEvent]) -> list[Form]:
 
 
 def _spark_form(events: Sequence[PipelineEvent], generation: int) -> Form | None:
-    """Return the Spark application of a generation, if its driver has said where it is."""
+    """Return the Spark application of a generation as JSON, None if there is none."""
     place = SparkPlace.find(events, generation)
     if place is None:
         return None
@@ -241,5 +249,5 @@ def _spark_form(events: Sequence[PipelineEvent], generation: int) -> Form | None
 
 
 def sample_forms(samples: Iterable[Sample]) -> list[list[int | None]]:
-    """Return samples as lists, for a plot: when, for how long, lag, changes, rows."""
+    """Return samples as lists for a plot: time, seconds, lag, changes, rows."""
     return [[each.at_us, each.step_s, each.lag_us, each.changes, each.rows] for each in samples]

@@ -25,7 +25,7 @@ def table_forms(
     *,
     is_streamed: bool,
 ) -> list[Form]:
-    """Return each table with the requests that read it, and what comparing found of it last."""
+    """Return tables as JSON, with the requests that read them and their last comparison."""
     reading = [each for each in requests if each.status is RequestStatus.READING]
     found = {} if verified is None else verified.form["tables"]
     return [
@@ -38,6 +38,7 @@ def table_forms(
 
 
 def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed: bool) -> Form:
+    """Return one table as JSON."""
     return {
         "source": table.source,
         "sink": table.sink,
@@ -67,7 +68,7 @@ def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed
 
 
 def _cell(counts: Mapping[SplitStatus, int]) -> str:
-    """Return one cell of a strip: x failed, r being read, else how much is read, 0 to 9."""
+    """Return one cell of the progress bar: x failed, r being read, else 0 to 9 tenths read."""
     if counts.get(SplitStatus.FAILED):
         return "x"
     if counts.get(SplitStatus.READING):
@@ -78,7 +79,7 @@ def _cell(counts: Mapping[SplitStatus, int]) -> str:
 def snapshot_form(
     phase: str, tables: Sequence[TableOverview], samples: Sequence[Sample], now_us: int
 ) -> Form | None:
-    """Return how far a snapshot is, how fast, and how long it may take; None where none runs."""
+    """Return a snapshot's progress and remaining time as JSON; None if none runs."""
     if phase not in _READS:
         return None
     finished = sum(table.splits.get(SplitStatus.FINISHED, 0) for table in tables)
@@ -100,12 +101,13 @@ def snapshot_form(
 
 
 def _is_read(table: TableOverview) -> bool:
+    """Tell whether all splits of a table are read."""
     finished = table.splits.get(SplitStatus.FINISHED, 0)
     return table.planning_done and finished == sum(table.splits.values())
 
 
 def _rate(samples: Sequence[Sample], now_us: int, within_us: int | None) -> float:
-    """Return rows a second over the last samples; 0 where there are none yet."""
+    """Return rows a second over the last samples; 0 if there are none yet."""
     fitting = [s for s in samples if within_us is None or s.at_us >= now_us - within_us]
     seconds = (now_us - fitting[0].at_us) / 1e6 if fitting else 0.0
     return sum(each.rows for each in fitting) / seconds if seconds > 0 else 0.0

@@ -21,19 +21,19 @@ _BETWEEN_RUNS = frozenset({Phase.HANDED_OFF, Phase.STOPPED})
 
 
 class Rate:
-    """How fast a count grows: over the last seconds, and over the last minutes."""
+    """Measures how fast a count grows, over the last seconds or minutes."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def add(self, count: int, now_s: float) -> None:
-        """Note a count."""
+        """Note the count at a time."""
         self._seen.append((now_s, count))
         while now_s - self._seen[0][0] > _A_WHILE_S and len(self._seen) > 2:
             self._seen.popleft()
 
     def per_s(self, within_s: float = _SHORTLY_S) -> float | None:
-        """Return the growth a second, None before there is one."""
+        """Return the growth a second, None if it is not known yet."""
         if not self._seen:
             return None
         now_s, last = self._seen[-1]
@@ -44,19 +44,19 @@ class Rate:
 
     @property
     def seconds(self) -> float:
-        """Return for how long it is noted."""
+        """Return the seconds between the first and the last noted count."""
         return self._seen[-1][0] - self._seen[0][0] if self._seen else 0.0
 
 
 class Pace:
-    """What one who looks again and again knows of a pipeline's speed."""
+    """Measures a pipeline's speed from one status to the next."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._rows, self._changes = Rate(), Rate()
 
     def line(self, status: PipelineStatus, *, ended: str = "") -> str:
-        """Look once more, and say in one line where the pipeline is, or what has `ended`."""
+        """Return a pipeline's progress as one line, with speed and remaining time."""
         now_s = self._clock()
         self._rows.add(status.rows, now_s)
         self._changes.add(0 if status.stream is None else status.stream.changes, now_s)
@@ -74,7 +74,7 @@ def progress_line(
     left: str = "",
     doing: str = "",
 ) -> str:
-    """Say in one line where the pipeline is."""
+    """Return a pipeline's progress as one line."""
     parts = [f"{status.state.name}: {doing or status.summary}"]
     parts += filter(None, ("" if doing else status.doubt,))
     parts += [outage_text(outage, status.at_us) for outage in status.outages]
@@ -92,7 +92,7 @@ def progress_line(
 
 
 def time_left(status: PipelineStatus, rows: Rate) -> str:
-    """Say how long a snapshot may still take, as a range; nothing before that can be guessed.
+    """Return about how long a snapshot may still take, as a range; empty if unknown.
 
     The servers' estimates of how many rows there are may be far off, and so may this be.
     """
@@ -109,19 +109,19 @@ def time_left(status: PipelineStatus, rows: Rate) -> str:
 
 
 def seconds_left(to_read: int, rates: Sequence[float]) -> tuple[float, float] | None:
-    """Guess how long reading so many rows takes, from least to most, by rates of late."""
+    """Estimate the seconds to read so many rows, at least and at most, by recent rates."""
     if not to_read or not rates:
         return None
     return 0.8 * to_read / max(rates), 1.3 * to_read / min(rates)
 
 
 def is_begun(status: PipelineStatus) -> bool:
-    """Tell whether the job that was started is heard of; before, there is the last one's end."""
+    """Tell whether the started job was heard from; until then the status is the last one's."""
     return status.state.phase not in _NOBODY_HAS_BEGUN
 
 
 def lag_text(status: PipelineStatus) -> str:
-    """Say how far the stream is behind, or was when it was last at work, and when that was."""
+    """Describe the stream's lag, or the last known lag and its age."""
     if status.last_lag_s is None:
         return "unknown"
     text = f"{status.last_lag_s:.1f} s"
@@ -134,6 +134,7 @@ def lag_text(status: PipelineStatus) -> str:
 
 
 def _being_read(status: PipelineStatus) -> str:
+    """Return the tables that are being read, with their splits."""
     tables = [
         f"{table.source} {table.splits_finished}/{table.splits_planned}"
         for table in status.tables
@@ -145,15 +146,18 @@ def _being_read(status: PipelineStatus) -> str:
 
 
 def _splits(status: PipelineStatus) -> str:
+    """Return finished and planned splits as text."""
     more = "" if status.planning_done and status.tables else "+"
     return f"{status.splits_finished}/{status.splits_planned}{more}"
 
 
 def _rate(per_s: float | None) -> str:
+    """Return a rate as text; empty if it is not known."""
     return "" if per_s is None else f" ({per_s:,.0f}/s)"
 
 
 def _duration(seconds: float) -> str:
+    """Return a span of time in its largest unit."""
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {name}"

@@ -18,7 +18,7 @@ _READ = frozenset({TablePhase.CATCHING_UP.value, TablePhase.CONSISTENT.value})
 
 
 def refusal_of(note: Note | None) -> CdcError | None:
-    """Return what the last try to begin ended with, None if it got past that, or there was none."""
+    """Return the error that ended the last try to begin, None if a later try got past it."""
     if note is None or not note.form["error"]:
         return None
     at = datetime.fromtimestamp(note.at_us / 1e6, UTC)
@@ -27,12 +27,12 @@ def refusal_of(note: Note | None) -> CdcError | None:
 
 
 def overrides_of(note: Note | None) -> tuple[Mapping[str, Any], ...]:
-    """Return what persons decided against refusals, oldest first."""
+    """Return the decisions that persons took against refusals, oldest first."""
     return () if note is None else tuple(note.form["made"])
 
 
 def remark_lines(status: PipelineStatus) -> list[str]:
-    """Write what ended the last try to begin, what persons decided, and who reads which rows."""
+    """Return lines on the last try's error, decisions against refusals, and requests' rows."""
     lines = [] if status.refusal is None else [f"  problem: {status.refusal}"]
     lines += [f"  problem: {text}" for text in late_lines(status)]
     for made in status.overrides:

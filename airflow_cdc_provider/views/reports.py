@@ -28,7 +28,7 @@ Form = dict[str, Any]
 
 
 def check_lines(report: CheckReport) -> list[str]:
-    """Write every finding with its fix."""
+    """Return all findings of a check as lines, with their fixes."""
     lines = [line for _, line in all_finding_lines(report.findings)]
     counted = ", ".join(f"{count} {level}" for level, count in report.counts.items())
     verdict = "refused" if report.blocks else "fine"
@@ -37,7 +37,7 @@ def check_lines(report: CheckReport) -> list[str]:
 
 
 def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
-    """Return what a run would do."""
+    """Return what a run would do, as JSON."""
     return {
         "pipeline": str(model.name),
         "would": _would(preview),
@@ -62,7 +62,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
 
 
 def plan_lines(form: Mapping[str, Any]) -> list[str]:
-    """Write a plan for people; numbers that are the server's guess carry a ~."""
+    """Return a plan as lines; estimates have a ~."""
     lines = [
         f"{table['source']} -> {table['sink']}: key ({', '.join(table['key'])}), "
         f"~{table['estimated_rows']:,} rows, ~{table['estimated_splits']:,} splits"
@@ -88,6 +88,7 @@ def plan_lines(form: Mapping[str, Any]) -> list[str]:
 
 
 def _would(preview: PlanPreview) -> str:
+    """Describe what a run would do."""
     if preview.report.blocks:
         return "refuse to start"
     if not preview.stored_plan_id:
@@ -98,11 +99,12 @@ def _would(preview: PlanPreview) -> str:
 
 
 def _splits(rows: int, model: PipelineFile) -> int:
+    """Estimate how many splits so many rows make."""
     return max(1, math.ceil(rows / model.snapshot.split_rows))
 
 
 def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
-    """Return what a run did and where it left the pipeline."""
+    """Return what a run did, and the pipeline's state after it, as JSON."""
     standing = [table.source for table in status.tables if table.phase in LEFT_ALONE]
     return {
         "pipeline": str(status.state.name),
@@ -121,7 +123,7 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
 
 
 def run_lines(form: Mapping[str, Any]) -> list[str]:
-    """Write what a run did."""
+    """Return what a run did, as lines."""
     lines = []
     if form["snapshot"] is not None:
         read = form["snapshot"]
@@ -148,7 +150,7 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
 
 
 def status_lines(status: PipelineStatus) -> list[str]:
-    """Write what is remembered of a pipeline."""
+    """Return a pipeline's status as lines."""
     lines = [progress_line(status)]
     for table in status.tables:
         more = "" if table.planning_done else "+"
@@ -177,12 +179,12 @@ def status_lines(status: PipelineStatus) -> list[str]:
 
 
 def verify_form(name: PipelineName, report: VerifyReport) -> Form:
-    """Return what the comparison found."""
+    """Return a comparison's report as JSON."""
     return {"pipeline": str(name), **report.to_json()}
 
 
 def repair_line(repair: Repair) -> str:
-    """Say what is read again for one table, and what that changes at the sink."""
+    """Describe what is read again for one table, and what that changes at the sink."""
     verdict, ranges = repair.verdict, len(repair.scope.ranges)
     where = f"{ranges} ranges of its key" if ranges > 1 else "one range of its key"
     if isinstance(repair.scope.chosen, KeyList):
@@ -204,7 +206,7 @@ def repair_line(repair: Repair) -> str:
 
 
 def verify_lines(report: VerifyReport) -> list[str]:
-    """Write what the comparison found, with some keys of rows that differ."""
+    """Return a comparison's report as lines, with some keys of differing rows."""
     lines: list[str] = []
     for table in report.tables:
         lines += verdict_lines(table)
@@ -219,7 +221,7 @@ def verify_lines(report: VerifyReport) -> list[str]:
 
 
 def verdict_lines(table: TableVerdict) -> list[str]:
-    """Write what the comparison of one table found, with some keys of rows that differ."""
+    """Return one table's comparison as lines, with some keys of differing rows."""
     lines = [f"{table.table} -> {table.sink_table}: {table}"]
     for sample in table.samples:
         lines.append(f"    {sample.kind.value}: key {sample.key}")
@@ -228,7 +230,7 @@ def verdict_lines(table: TableVerdict) -> list[str]:
 
 
 def compared_line(report: VerifyReport) -> str:
-    """Say what all tables come to, and how much was compared."""
+    """Return a comparison's overall result as one line."""
     rows = sum(table.rows_source for table in report.tables)
     size = sum(table.bytes for table in report.tables)
     verdict = "equal" if report.equal else "DIFFERENT"

@@ -20,7 +20,7 @@ Form = dict[str, Any]
 
 
 def request_form(request: Request) -> Form:
-    """Return one request for `--json`; the form only grows."""
+    """Return a request as JSON; later releases only add fields."""
     scope, position = request.scope, request.position
     return {
         "id": request.request_id,
@@ -49,7 +49,7 @@ def request_form(request: Request) -> Form:
 
 
 def request_line(request: Request) -> str:
-    """Say in one line what is asked, and how far it is."""
+    """Return a request and its progress as one line."""
     status = request.status.value
     if request.is_cancel_wanted and request.status.is_open:
         status = f"{status}, to be cancelled"
@@ -63,7 +63,7 @@ def request_line(request: Request) -> str:
 
 
 def progress_text(request: Request) -> str:
-    """Say how many rows are read of how many."""
+    """Return how many rows of a request are read, and of how many."""
     is_known = request.estimated_rows is not None and request.status.is_open
     about = f" of about {request.estimated_rows:,}" if is_known else ""
     tables = len(request.scope.tables)
@@ -72,14 +72,14 @@ def progress_text(request: Request) -> str:
 
 
 def in_order(requests: Iterable[Request]) -> tuple[Request, ...]:
-    """Return the open ones as they will be done, then the others, newest first."""
+    """Sort requests: open ones in the order of their work, then closed ones, newest first."""
     oldest_first = tuple(requests)
     closed = [each for each in reversed(oldest_first) if not each.status.is_open]
     return (*(each for each in oldest_first if each.status.is_open), *closed)
 
 
 def request_summary(request: Request) -> Form:
-    """Summarise a request for other tasks: references and counts, no keys and no conditions."""
+    """Return a request's summary for other tasks: ids and counts, no keys or conditions."""
     tables = request.scope.tables
     return {
         "pipeline": str(request.pipeline),
@@ -95,7 +95,7 @@ def request_summary(request: Request) -> Form:
 
 
 def estimate_lines(found: Estimate) -> list[str]:
-    """Say for each table how many rows both sides have."""
+    """Return the row counts of both sides, a line for each table."""
     return [
         f"{each.table}: {_rows(each.source_rows)} at the source, "
         f"{_rows(each.sink_rows)} at the sink"
@@ -104,7 +104,7 @@ def estimate_lines(found: Estimate) -> list[str]:
 
 
 def estimate_form(found: Estimate) -> list[Form]:
-    """Return an estimate for `--json`; the form only grows."""
+    """Return an estimate as JSON; later releases only add fields."""
     return [
         {"table": str(each.table), "source_rows": each.source_rows, "sink_rows": each.sink_rows}
         for each in found.tables
@@ -112,11 +112,12 @@ def estimate_form(found: Estimate) -> list[Form]:
 
 
 def _rows(rows: int | None) -> str:
+    """Return a row count as text."""
     return f"more than {MOST_COUNTED:,} rows" if rows is None else f"about {rows:,} rows"
 
 
 def cost_form(cost: TableCost) -> Form:
-    """Return what one table costs, for other tasks; the form only grows."""
+    """Return one table's estimated cost as JSON; later releases only add fields."""
     return {
         "table": str(cost.table),
         "source_rows": cost.source_rows,
@@ -128,7 +129,7 @@ def cost_form(cost: TableCost) -> Form:
 
 
 def cost_lines(cost: TableCost) -> list[str]:
-    """Say what reading a table again would cost, in lines that a log shows whole."""
+    """Return one table's estimated cost as short lines."""
     sink = _rows(cost.sink_rows)
     found = [f"{_rows(cost.source_rows)} at the source, {sink} at the sink"]
     if cost.deletes:

@@ -39,7 +39,7 @@ _AT_WORK = frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table's progress; the number of splits may grow until planning is done."""
+    """One table's phase, splits and rows; the number of splits may grow until planning is done."""
 
     source: str
     sink: str
@@ -61,9 +61,9 @@ class TableStatus:
     def of(
         cls, state: TableState, requests: Sequence[Request] = (), *, is_streamed: bool = False
     ) -> TableStatus:
-        """Take what is shown from a table's state, and from what is asked of the pipeline.
+        """Make a table's status from its state and the open requests.
 
-        What stops a table that is streamed is told with the way back.
+        The error of a streamed table comes with the command that brings the table back.
         """
         error = state.error
         if is_streamed and state.phase is TablePhase.FAILED and error.has_code:
@@ -90,7 +90,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """One pipeline's progress."""
+    """One pipeline's state, tables, stream, requests and events, as of one moment."""
 
     state: PipelineState
     tables: tuple[TableStatus, ...]
@@ -116,18 +116,22 @@ class PipelineStatus:
 
     @property
     def rows(self) -> int:
+        """Return the rows read of all tables."""
         return sum(table.rows for table in self.tables)
 
     @property
     def splits_finished(self) -> int:
+        """Return the finished splits of all tables."""
         return sum(table.splits_finished for table in self.tables)
 
     @property
     def splits_planned(self) -> int:
+        """Return the planned splits of all tables."""
         return sum(table.splits_planned for table in self.tables)
 
     @property
     def planning_done(self) -> bool:
+        """Tell whether all tables' splits are planned."""
         return bool(self.tables) and all(table.planning_done for table in self.tables)
 
     @property
@@ -139,31 +143,31 @@ class PipelineStatus:
 
     @property
     def heartbeat_age_s(self) -> float | None:
-        """Seconds since the stream's driver was last heard of."""
+        """Seconds since the stream's last heartbeat, None if there was none."""
         if self.stream is None or not self.stream.heartbeat_us:
             return None
         return max(0.0, (self.at_us - self.stream.heartbeat_us) / 1e6)
 
     @property
     def is_streaming(self) -> bool:
-        """Tell whether a stream is at work, as far as is known here."""
+        """Tell whether a process streams now, as far as the state store knows."""
         return self.state.phase is Phase.STREAMING and self.is_owned and not self.doubt
 
     @property
     def lag_s(self) -> float | None:
-        """Seconds that the sink is behind; None while no stream is at work: nobody knows it."""
+        """Seconds that the sink is behind the source; None while no process streams."""
         return self.last_lag_s if self.is_streaming else None
 
     @property
     def last_lag_s(self) -> float | None:
-        """Seconds that the sink was behind when the stream was last heard of."""
+        """Seconds that the sink was behind the source at the stream's last heartbeat."""
         if self.stream is None or self.stream.lag_us is None:
             return None
         return self.stream.lag_us / 1e6
 
     @property
     def copy_age_s(self) -> float | None:
-        """Seconds since the copy was as the source: the lag, and the time since it was last known.
+        """Seconds since the copy was as the source: the lag, plus its age if no process streams.
 
         None before the stream first caught up.
         """
@@ -175,7 +179,7 @@ class PipelineStatus:
 
     @property
     def is_late(self) -> bool:
-        """Tell whether the copy is older than it may be; one that is paused on purpose is not."""
+        """Tell whether the copy is older than the file allows; False if paused on purpose."""
         age_s = self.copy_age_s
         if self.freshness_s is None or age_s is None or self.state.wanted is Wanted.STOP:
             return False
@@ -183,19 +187,19 @@ class PipelineStatus:
 
     @property
     def is_owned(self) -> bool:
-        """Tell whether somebody holds the lease; who was killed holds it until it ends."""
+        """Tell whether the owner's lease lasts; a killed owner's lasts until it runs out."""
         return self.state.lease_until_us > self.at_us
 
     @property
     def last_word_s(self) -> float | None:
-        """Seconds since the owner renewed its lease; None where nobody holds one."""
+        """Seconds since the owner renewed its lease; None without an owner."""
         if not self.is_owned:
             return None
         return max(0.0, LEASE_S - (self.state.lease_until_us - self.at_us) / 1e6)
 
     @property
     def doubt(self) -> str:
-        """Say what speaks against the owner's being at work while its lease lasts, if anything."""
+        """Explain why the owner may be gone although its lease lasts; empty if it may not."""
         age_s = self.last_word_s
         if age_s is None or not (self.owner_gone or age_s > SILENT_S):
             return ""
@@ -204,17 +208,17 @@ class PipelineStatus:
 
     @property
     def outages(self) -> tuple[Outage, ...]:
-        """Return what keeps who is at work from going forward; who is gone waits for nothing."""
+        """Return the outages of a living owner; none if it may be gone."""
         return self.noted_outages if self.is_owned and not self.doubt else ()
 
     @property
     def is_left(self) -> bool:
-        """Tell whether work was begun and, as far as is known here, nobody goes on with it."""
+        """Tell whether work was begun and no process goes on with it."""
         return self.state.phase in _AT_WORK and (not self.is_owned or bool(self.doubt))
 
     @property
     def summary(self) -> str:
-        """Say in a few words what is going on."""
+        """Describe in a few words what the pipeline is doing."""
         phase = self.state.phase
         if phase is Phase.FAILED:
             return "failed"
@@ -228,7 +232,7 @@ class PipelineStatus:
         return f"{phase.value}, {HELD_UP}" if self.outages else phase.value
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the form for `--json`, which only grows."""
+        """Return the status as plain values for `--json`; later releases only add fields."""
         stream = self.stream
         return {
             "pipeline": str(self.state.name),
@@ -281,7 +285,7 @@ class PipelineStatus:
 def status(
     store: StateReader, name: PipelineName, *, now_us: int, freshness_s: int | None = None
 ) -> PipelineStatus:
-    """Look at what is remembered of a pipeline."""
+    """Return a pipeline's status from the state store."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
     requests, stream = store.requests(name, only_open=True), store.stream(name)
     noted, last_try = store.note(name, NoteKind.OUTAGES), store.note(name, NoteKind.LAST_TRY)

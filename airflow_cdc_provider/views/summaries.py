@@ -25,7 +25,7 @@ _US = 1_000_000
 
 
 def check_summary(name: PipelineName, report: CheckReport) -> dict[str, Any]:
-    """Summarise a preflight."""
+    """Return the summary of a preflight, for XCom."""
     return {
         "pipeline": str(name),
         "tables": len(report.tables),
@@ -38,7 +38,7 @@ def check_summary(name: PipelineName, report: CheckReport) -> dict[str, Any]:
 
 
 def plan_summary(name: PipelineName, plan: PlanSummary) -> dict[str, Any]:
-    """Summarise a plan."""
+    """Return the summary of a plan, for XCom."""
     return {
         "pipeline": str(name),
         "generation": plan.generation,
@@ -56,7 +56,7 @@ def plan_summary(name: PipelineName, plan: PlanSummary) -> dict[str, Any]:
 
 
 def plan_line(plan: PlanSummary, splits: int) -> str:
-    """Say in a line what a plan step found or made; `splits` are those planned so far."""
+    """Return a plan step's result as one line; `splits` are those planned so far."""
     rows = sum(table.estimated_rows for table in plan.tables)
     made = "made" if plan.is_new else "was there already"
     parts = [f"{len(plan.tables)} tables", f"about {rows:,} rows"]
@@ -67,7 +67,7 @@ def plan_line(plan: PlanSummary, splits: int) -> str:
 
 
 def snapshot_summary(status: PipelineStatus, *, ran: bool) -> dict[str, Any]:
-    """Summarise the snapshot; `ran` is False when there was nothing left to read."""
+    """Return the summary of a snapshot, for XCom; `ran` is False if nothing was left to read."""
     return {
         **_reference(status.state),
         "ran": ran,
@@ -81,7 +81,7 @@ def snapshot_summary(status: PipelineStatus, *, ran: bool) -> dict[str, Any]:
 
 
 def hand_off_summary(state: PipelineState, stream: StreamSplit) -> dict[str, Any]:
-    """Summarise a hand-off: where the stream starts, and each table's watermarks."""
+    """Return the summary of a hand-off, for XCom: the start, and each table's watermarks."""
     return {
         **_reference(state),
         "start": _text(stream.start),
@@ -90,7 +90,7 @@ def hand_off_summary(state: PipelineState, stream: StreamSplit) -> dict[str, Any
 
 
 def hand_off_line(status: PipelineStatus, stream: StreamSplit) -> str:
-    """Say in a line where the stream starts, and from how many splits."""
+    """Return where the stream starts, and from how many splits, as one line."""
     splits = sum(len(table.finished) for table in stream.tables)
     return (
         f"{len(stream.tables)} tables, {splits:,} splits, {status.rows:,} rows read; "
@@ -99,7 +99,7 @@ def hand_off_line(status: PipelineStatus, stream: StreamSplit) -> str:
 
 
 def stream_summary(status: PipelineStatus) -> dict[str, Any]:
-    """Summarise how far the stream is."""
+    """Return the summary of the stream's progress, for XCom."""
     stream = status.stream
     if stream is None:
         return _reference(status.state)
@@ -114,7 +114,7 @@ def stream_summary(status: PipelineStatus) -> dict[str, Any]:
 
 
 def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
-    """Summarise a comparison."""
+    """Return the summary of a comparison, for XCom."""
     return {
         "pipeline": str(name),
         "equal": report.equal,
@@ -130,7 +130,7 @@ def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
 
 
 def equal_tables_line(report: VerifyReport) -> str:
-    """Say in a line how many tables are equal."""
+    """Return how many tables are equal, as one line."""
     equal = [table for table in report.tables if table.equal]
     rows = sum(table.rows_source for table in equal)
     unsettled = sum(table.unsettled for table in equal)
@@ -140,6 +140,7 @@ def equal_tables_line(report: VerifyReport) -> str:
 
 
 def _numbers(table: TableVerdict) -> dict[str, Any]:
+    """Return one table's counts of a comparison."""
     return {
         "equal": table.equal,
         "rows_source": table.rows_source,
@@ -153,7 +154,7 @@ def _numbers(table: TableVerdict) -> dict[str, Any]:
 
 
 def progress(status: PipelineStatus, text: str = "") -> dict[str, Any]:
-    """Return a small picture of the progress, with one line for people as `text`."""
+    """Return a pipeline's progress as a few values, with one line for people as `text`."""
     stream = status.stream
     picture: dict[str, Any] = {
         "phase": status.state.phase.value,
@@ -169,6 +170,7 @@ def progress(status: PipelineStatus, text: str = "") -> dict[str, Any]:
 
 
 def _reference(state: PipelineState) -> dict[str, Any]:
+    """Return what identifies a pipeline's state: name, generation, plan, phase."""
     return {
         "pipeline": str(state.name),
         "generation": state.generation,
@@ -178,6 +180,7 @@ def _reference(state: PipelineState) -> dict[str, Any]:
 
 
 def _watermarks(table: TableProgress) -> dict[str, Any]:
+    """Return a table's positions at hand-off."""
     highs: Sequence[LogPosition] = table.consistent_at
     return {
         "splits": len(table.finished),
@@ -187,12 +190,12 @@ def _watermarks(table: TableProgress) -> dict[str, Any]:
 
 
 def _largest(positions: Sequence[LogPosition]) -> LogPosition | None:
-    """Return a position that covers all others, None if there is no such one."""
+    """Return the position that covers every other, None if none does."""
     covering = (one for one in positions if all(one.covers(other) for other in positions))
     return next(covering, None)
 
 
 def _text(position: LogPosition | None) -> str:
-    """Write a position; a GTID set can be long, and the whole of it is in the state store."""
+    """Return a position as text; a long GTID set is cut."""
     text = "" if position is None else str(position)
     return text if len(text) <= _LONGEST_POSITION else f"{text[:_LONGEST_POSITION]}..."

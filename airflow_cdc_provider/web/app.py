@@ -21,7 +21,7 @@ from airflow_cdc_provider.web.routes import routes
 
 
 def create_app() -> FastAPI:
-    """Build the app; each of its routes asks who is there."""
+    """Build the page's app; each of its routes checks the user's permissions."""
     app = FastAPI(
         title="CDC",
         dependencies=[SEES_PLUGINS],
@@ -50,7 +50,7 @@ def create_app() -> FastAPI:
 
 
 def _explained(_request: Request, error: Exception) -> Response:
-    """Answer with an error's facts: what, where, what is at risk, what to do."""
+    """Answer a request with an error's facts as JSON, and a fitting status code."""
     if not isinstance(error, CdcError):
         raise error
     if isinstance(error, RetryableError):

@@ -10,6 +10,6 @@ _SERVED = frozenset({".js", ".css", ".svg"})
 
 
 def static_files() -> dict[str, Path]:
-    """Return each file by the name it is asked for."""
+    """Return the page's files by their names in URLs."""
     found = (path for path in _FOLDER.rglob("*") if path.suffix in _SERVED)
     return {path.relative_to(_FOLDER).as_posix(): path for path in found}

@@ -48,7 +48,7 @@ def require_own_page(
     content_type: Annotated[str, Header()] = "",
     sec_fetch_site: Annotated[str, Header()] = "none",
 ) -> None:
-    """Refuse what another site makes a browser send."""
+    """Refuse a request that a foreign site makes the browser send (CSRF)."""
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(status.HTTP_415_UNSUPPORTED_MEDIA_TYPE, "send a body of JSON")
     if sec_fetch_site not in _FROM_HERE:
@@ -56,28 +56,28 @@ def require_own_page(
 
 
 def writes(event: str) -> list[DependsParameter]:
-    """Return what a route needs that writes: who may, from where, and a line in the audit log."""
+    """Return the dependencies of a route that writes: permission, own page, audit log."""
     return [RUNS_DAG, Depends(require_own_page), Depends(action_logging(event))]
 
 
 def looks(event: str) -> list[DependsParameter]:
-    """Return what a route needs that looks at servers: as one that writes, but by connections."""
+    """Return the dependencies of a route that queries servers: permission, own page, audit log."""
     return [ADDS_CONNECTIONS, Depends(require_own_page), Depends(action_logging(event))]
 
 
 def may_add_connections(user: GetUserDep) -> bool:
-    """Tell whether someone may add connections, and so have servers looked at."""
+    """Tell whether a user may add connections, and so may have servers queried."""
     manager = get_auth_manager()
     return manager.is_authorized_connection(method="POST", user=user, details=ConnectionDetails())
 
 
 def readable_connections(user: GetUserDep) -> set[str]:
-    """Return the ids of the connections in Airflow's database that someone may read."""
+    """Return the ids of the connections in Airflow's database that a user may read."""
     return get_auth_manager().get_authorized_connections(user=user, method="GET")
 
 
 def require_readable(user: GetUserDep, *conn_ids: str) -> None:
-    """Refuse a connection that someone may not read, wherever Airflow keeps it."""
+    """Refuse connections that a user may not read, wherever Airflow keeps them."""
     manager = get_auth_manager()
     for conn_id in conn_ids:
         details = ConnectionDetails(conn_id=conn_id, team_name=Connection.get_team_name(conn_id))
@@ -86,12 +86,12 @@ def require_readable(user: GetUserDep, *conn_ids: str) -> None:
 
 
 def readable_dags(user: GetUserDep) -> set[str]:
-    """Return the ids of the DAGs that someone may read."""
+    """Return the ids of the DAGs that a user may read."""
     return get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
 
 
 def may_answer(user: GetUserDep, dag_id: str, *, method: ResourceMethod = "PUT") -> bool:
-    """Tell whether someone may answer what a DAG's tasks ask; by GET, whether they may see it."""
+    """Tell whether a user may answer the approvals of a DAG; with GET, see them."""
     return get_auth_manager().is_authorized_dag(
         method=method,
         access_entity=DagAccessEntity.HITL_DETAIL,
@@ -101,7 +101,7 @@ def may_answer(user: GetUserDep, dag_id: str, *, method: ResourceMethod = "PUT")
 
 
 def is_asked(user: GetUserDep, assignees: Collection[str]) -> bool:
-    """Tell whether a task asks someone; one without assignees asks whoever may answer."""
+    """Tell whether a task asks this user for approval; without assignees it asks all."""
     if not assignees:
         return True
     manager = get_auth_manager()
@@ -109,7 +109,7 @@ def is_asked(user: GetUserDep, assignees: Collection[str]) -> bool:
 
 
 def may_run(user: GetUserDep, dag_id: str) -> bool:
-    """Tell whether someone may run a DAG."""
+    """Tell whether a user may trigger a DAG."""
     return get_auth_manager().is_authorized_dag(
         method="POST",
         access_entity=DagAccessEntity.RUN,

@@ -21,12 +21,14 @@ _ALWAYS = {
 
 
 class SafeHeaders:
-    """Adds them to every answer, refusals and errors included."""
+    """Middleware that adds security headers to every answer, errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and add the headers to its answer."""
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _add(message)
@@ -36,6 +38,7 @@ class SafeHeaders:
 
 
 def _add(message: MutableMapping[str, Any]) -> None:
+    """Add the security headers that the answer does not have."""
     headers = list(message.get("headers", ()))
     known = {name.lower() for name, _ in headers}
     fresh = ((name.encode(), text.encode()) for name, text in _ALWAYS.items())

@@ -37,7 +37,7 @@ SHARED_DAGS = frozenset(f"{SHARED}__{kind}" for kind in _ASKING)
 
 @dataclass(frozen=True, slots=True)
 class KnownDag:
-    """The DAG that runs a pipeline, as Airflow has it now."""
+    """The DAG that runs a pipeline, as Airflow's database has it."""
 
     dag_id: str
     is_paused: bool = False
@@ -53,7 +53,7 @@ class KnownDag:
 
 @dataclass(frozen=True, slots=True)
 class KnownPipeline:
-    """One pipeline and the DAG that runs it, by whose permissions it is looked at."""
+    """A pipeline and the DAG that runs it, whose permissions apply to the pipeline."""
 
     dag: KnownDag
     shown: ShownPipeline
@@ -75,7 +75,7 @@ class KnownPipeline:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The task of a DAG that streams."""
+    """The task of a DAG that streams, and the pipeline it describes."""
 
     pipeline: str
     shown: ShownPipeline | None
@@ -83,12 +83,12 @@ class _Task:
 
 @dataclass(slots=True)
 class KnownPipelines:
-    """Remembers what was read of each DAG, for as long as the DAG stays as it is."""
+    """Finds pipelines in Airflow's serialised DAGs; what was read of each DAG is cached."""
 
     _read: dict[str, tuple[str, tuple[_Task, ...]]] = field(default_factory=dict)
 
     def find(self, session: Session, readable: Collection[str]) -> tuple[KnownPipeline, ...]:
-        """Return the pipelines of the DAGs that someone may read, by name."""
+        """Return the pipelines of the DAGs that a user may read, by name."""
         every = _tagged(session)
         for gone in self._read.keys() - every.keys():
             self._read.pop(gone, None)
@@ -98,6 +98,7 @@ class KnownPipelines:
         return tuple(sorted(found, key=lambda each: (each.name, each.dag_id)))
 
     def _refresh(self, session: Session, tagged: Collection[str]) -> None:
+        """Read again the serialised DAGs that changed since the last read."""
         hashes = dict(_hashes(session, tagged))
         stale = [key for key, text in hashes.items() if self._read.get(key, ("",))[0] != text]
         if not stale:
@@ -106,6 +107,7 @@ class KnownPipelines:
             self._read[dag.dag_id] = (dag.dag_hash, tuple(_streaming_tasks(dag.data or {})))
 
     def _of_dag(self, dag_id: str, tagged: Mapping[str, KnownDag]) -> Iterator[KnownPipeline]:
+        """Yield the pipelines of one DAG."""
         for task in self._read.get(dag_id, ("", ()))[1]:
             problem = None
             shown = task.shown
@@ -118,7 +120,7 @@ class KnownPipelines:
 
 
 def resync_dag_ids(dag_id: str, pipeline: str) -> tuple[str, str]:
-    """Return the id of the DAG that asks for a resync, of this pipeline or of several."""
+    """Return the ids of DAGs that request a resync of a pipeline: its own, and the shared one."""
     return _beside(dag_id, pipeline, "resync"), f"{SHARED}__resync"
 
 
@@ -128,11 +130,12 @@ def asking_dag_ids(dag_id: str, pipeline: str) -> tuple[str, ...]:
 
 
 def _beside(dag_id: str, pipeline: str, kind: str) -> str:
+    """Return the id of another DAG of a pipeline."""
     return f"{dag_id.removesuffix('__sync') if dag_id.endswith('__sync') else pipeline}__{kind}"
 
 
 def _tagged(session: Session) -> dict[str, KnownDag]:
-    """Return the DAGs with the tag, by id."""
+    """Return the DAGs with the tag `cdc`, by id."""
     run = exists().where(DagRun.dag_id == DagModel.dag_id)
     unended = run.where(DagRun.state.in_(_UNENDED))
     of_dag = DagModel.dag_id, DagModel.is_paused, DagModel.timetable_summary
@@ -174,6 +177,7 @@ def _hashes(session: Session, dag_ids: Collection[str]) -> list[tuple[str, str]]
 
 
 def _streaming_tasks(data: Mapping[str, Any]) -> Iterator[_Task]:
+    """Yield the streaming tasks of a serialised DAG."""
     for encoded in data.get("dag", {}).get("tasks", ()):
         task = encoded.get("__var", encoded)
         if task.get("task_type") == _STREAMING or "shown" in task:
@@ -182,6 +186,7 @@ def _streaming_tasks(data: Mapping[str, Any]) -> Iterator[_Task]:
 
 
 def _from_file(path: str, dag_id: str) -> tuple[ShownPipeline, CdcError | None]:
+    """Read what a pipeline's file says, for a DAG that does not describe it."""
     try:
         return ShownPipeline.of(load_pipeline(path).model, path), None
     except CdcError as error:
@@ -196,6 +201,7 @@ def _from_file(path: str, dag_id: str) -> tuple[ShownPipeline, CdcError | None]:
 
 
 def _unread(path: str, refused: StoredError) -> CdcError:
+    """Return the error for a pipeline whose file could not be read."""
     if refused:
         return refused.read()
     return PipelineFileError(

@@ -42,14 +42,14 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Source(BaseModel):
-    """Whose tables are looked at."""
+    """The request's body: the connection of the source whose tables are listed."""
 
     model_config = ConfigDict(extra="forbid")
     source: ConnId
 
 
 class Account(BaseModel):
-    """Whose grants are asked for."""
+    """The request's body: the account whose grants are wanted."""
 
     model_config = ConfigDict(extra="forbid")
     conn_id: ConnId
@@ -58,7 +58,7 @@ class Account(BaseModel):
 
 
 class Draft(BaseModel):
-    """What a person has answered."""
+    """The request's body: a person's answers in the form of a new pipeline."""
 
     model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(max_length=200)]
@@ -73,15 +73,16 @@ class Draft(BaseModel):
 
     @property
     def conn_ids(self) -> list[str]:
+        """Return the ids of the connections in the form."""
         return [each for each in (self.source, self.sink, self.state) if each]
 
     def answers(self) -> Form:
-        """Return what was answered, by name."""
+        """Return the answers as plain values."""
         return {**self.model_dump(), "state": self.state or ""}
 
 
 def add_routes(router: APIRouter) -> None:
-    """Add the form's routes; all that reach servers are for those who may add connections."""
+    """Add the routes of the new-pipeline form; those that query servers need a permission."""
     router.get("/new")(choices)
     for name, route in (
         ("tables", tables),
@@ -93,7 +94,7 @@ def add_routes(router: APIRouter) -> None:
 
 
 def choices(session: SessionDep, user: GetUserDep) -> Form:
-    """Return whether someone may fill the form, and the connections to choose from."""
+    """Return whether a user may fill in the form, and the connections to choose from."""
     if not may_add_connections(user):
         return {"may_look": False, "connections": []}
     readable = readable_connections(user)
@@ -103,30 +104,31 @@ def choices(session: SessionDep, user: GetUserDep) -> Form:
 
 
 def tables(asked: Source, user: GetUserDep) -> Form:
-    """Return a source's tables, with sizes and why some are left out."""
+    """Return a source's tables with their sizes, and why some cannot be copied."""
     require_readable(user, asked.source)
     return tables_of(asked.source)
 
 
 def file(asked: Draft, user: GetUserDep) -> Form:
-    """Return the pipeline file, for a person to commit."""
+    """Return the drafted pipeline file, for a person to commit."""
     require_readable(user, *asked.conn_ids)
     return file_of(asked.answers())
 
 
 def rights(asked: Account, user: GetUserDep) -> Form:
-    """Return the grants that an account needs, as statements."""
+    """Return the GRANT statements that an account needs."""
     require_readable(user, asked.conn_id)
     return rights_of(asked.conn_id, Part(asked.part), asked.databases)
 
 
 def check(asked: Draft, user: GetUserDep) -> Form:
-    """Return what `check` finds in the pipeline file."""
+    """Return what `check` finds in the drafted pipeline file."""
     require_readable(user, *asked.conn_ids)
     return check_of(asked.answers())
 
 
 def _choice(conn_id: str, conn_type: str | None) -> Form:
+    """Return a connection as a choice of the form."""
     kind = (conn_type or "").replace("-", "_")
     parts = [part for part, types in _TYPES.items() if kind in types]
     return {"conn_id": conn_id, "conn_type": kind, "parts": parts}

@@ -13,7 +13,7 @@ _SWITCH_ON = "switch the DAG {dag_id} on, or pause the pipeline"
 
 
 def with_nobody(row: Form, dag: KnownDag) -> Form:
-    """Return a pipeline's row; where nobody runs it who should, with that as its first problem.
+    """Return a pipeline's row, with a problem first if it should run and no process will.
 
     One that never ran waits for its first run, and one that failed says why it does not run.
     """

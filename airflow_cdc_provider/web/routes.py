@@ -42,20 +42,20 @@ _STORES = OpenStores()
 
 
 class Nothing(BaseModel):
-    """A body that says nothing."""
+    """The request's body: empty."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Wish(BaseModel):
-    """What somebody wants of a pipeline."""
+    """The request's body: what a person wants of a pipeline."""
 
     model_config = ConfigDict(extra="forbid")
     wanted: Literal["run", "stop", "restart"]
 
 
 class Change(BaseModel):
-    """What is to become of some tables."""
+    """The request's body: tables, and what is to be done with them."""
 
     model_config = ConfigDict(extra="forbid")
     change: Literal["pause", "resume", "add", "remove", "reset"]
@@ -72,7 +72,7 @@ _KINDS = {
 
 
 def known_pipeline(dag_id: str, pipeline: str, session: SessionDep) -> KnownPipeline:
-    """Return the pipeline that an address names; who asks was let in by its DAG already."""
+    """Return the pipeline that a URL names; the user's access to its DAG is checked before."""
     for each in _KNOWN.find(session, {dag_id, *resync_dag_ids(dag_id, pipeline)}):
         if (each.dag_id, each.name) == (dag_id, pipeline):
             return each
@@ -84,7 +84,7 @@ Readable = Annotated[set[str], Depends(readable_dags)]
 
 
 def routes() -> APIRouter:
-    """Make them; what looks at a pipeline may read its DAG, what writes may run it."""
+    """Return the page's routes; they need permission to read, or to run, the pipeline's DAG."""
     router = APIRouter()
     router.get("/pipelines")(every_pipeline)
     router.get(_ONE, dependencies=[READS_DAG])(one_pipeline)
@@ -99,7 +99,7 @@ def routes() -> APIRouter:
 
 
 def every_pipeline(session: SessionDep, readable: Readable, user: GetUserDep) -> Form:
-    """Return a row for each pipeline that someone may read."""
+    """Return a row for each pipeline that the user may read."""
     pipelines = _KNOWN.find(session, readable)
     side = AirflowSide.of(session, pipelines, user)
     of_stores: dict[SqlStateStore, list[KnownPipeline]] = {}
@@ -115,7 +115,7 @@ def every_pipeline(session: SessionDep, readable: Readable, user: GetUserDep) ->
 
 
 def _rows(store: SqlStateStore, pipelines: list[KnownPipeline], side: AirflowSide) -> list[Form]:
-    """Return the rows of one store's pipelines, by one look at it."""
+    """Return the rows of the pipelines in one state store, by one read of it."""
     now_us = store.now_us()
     names = [PipelineName(known.name) for known in pipelines]
     try:
@@ -129,11 +129,12 @@ def _rows(store: SqlStateStore, pipelines: list[KnownPipeline], side: AirflowSid
 
 
 def _target(known: KnownPipeline) -> int | None:
+    """Return the age that the pipeline's copy may have, in seconds."""
     return known.shown.freshness_s or None
 
 
 def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
-    """Return all that the page shows of one pipeline, but its samples."""
+    """Return all that the page shows of one pipeline, except its samples."""
     store, side = _looked_at(known), AirflowSide.of(session, [known], user)
     form = pipeline_form(
         store,
@@ -156,7 +157,7 @@ def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
 
 
 def _spark(row: Form) -> Form | None:
-    """Return where the pipeline's Spark is shown: while it works, or by a history server after."""
+    """Return where the pipeline's Spark UI or its history is."""
     told = row["spark"]
     if told is None:
         return None
@@ -166,21 +167,21 @@ def _spark(row: Form) -> Form | None:
 
 
 def samples(known: Known) -> Form:
-    """Return lag, changes and rows of the last day."""
+    """Return the samples of lag, changes and rows of the last day."""
     store = _looked_at(known)
     since_us = store.now_us() - _DAY_US
     return {"samples": sample_forms(store.samples(PipelineName(known.name), since_us))}
 
 
 def wanted(known: Known, wish: Wish, user: GetUserDep) -> Form:
-    """Note that a pipeline is to run, to stop, or to begin again."""
+    """Store that a pipeline is to run, to stop, or to begin again."""
     name = PipelineName(known.name)
     now = want(_store(known), name, Wanted(wish.wanted), by=_person(user))
     return {"wanted": now.value}
 
 
 def change_tables(known: Known, wish: Change, user: GetUserDep) -> Form:
-    """Ask that tables come, go, stop, come back or begin again; the pipeline's owner checks it."""
+    """Store a request to pause, resume, add, remove or reset tables."""
     store, name = _store(known), PipelineName(known.name)
     if not store.is_handed_off(name):
         raise RefusedError(
@@ -201,7 +202,7 @@ def change_tables(known: Known, wish: Change, user: GetUserDep) -> Form:
 
 
 def cancel(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> Form:
-    """Have a request given up."""
+    """Cancel a request."""
     store, name = _store(known), PipelineName(known.name)
     cancelled = store.cancel_request(name, request_id)
     if not (cancelled.status.is_open or cancelled.status is RequestStatus.CANCELLED):
@@ -216,7 +217,7 @@ def cancel(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> F
 
 
 def approve(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> Form:
-    """Let a request begin that waits for somebody."""
+    """Approve a request that waits for approval."""
     store, name = _store(known), PipelineName(known.name)
     approved = store.approve_request(name, request_id)
     store.tell(name, f"request {request_id} approved by {_person(user)}")
@@ -224,17 +225,19 @@ def approve(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> 
 
 
 def _looked_at(known: KnownPipeline) -> SqlStateStore:
-    """Return the store to look at; that of a pipeline that never ran may be missing."""
+    """Return the state store to read; an empty one if the pipeline never ran."""
     if known.problem is not None:
         raise known.problem
     return _STORES.of(known.shown.place, was_run=known.dag.was_run)
 
 
 def _store(known: KnownPipeline) -> SqlStateStore:
+    """Return the state store to write."""
     if known.problem is not None:
         raise known.problem
     return _STORES.of(known.shown.place)
 
 
 def _person(user: GetUserDep) -> str:
+    """Return the name by which a user is recorded."""
     return f"{user.get_name()} in Airflow"

@@ -22,7 +22,7 @@ Form = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AirflowSide:
-    """What Airflow knows of the runs of some pipelines, as someone may see it."""
+    """What Airflow has of some pipelines: their DAGs' runs, and approvals that a user may see."""
 
     runs: Mapping[str, DagRuns] = field(default_factory=dict)
     approvals: tuple[Approval, ...] = ()
@@ -31,7 +31,7 @@ class AirflowSide:
     def of(
         cls, session: Session, pipelines: Collection[KnownPipeline], user: GetUserDep
     ) -> AirflowSide:
-        """Ask it of all of them at once."""
+        """Read runs and approvals of all pipelines from Airflow's database at once."""
         asking = {each for known in pipelines for each in asking_dag_ids(known.dag_id, known.name)}
         found = approvals_of(session, asking)
         seen = {dag_id: may_answer(user, dag_id, method="GET") for dag_id in _dags(found)}
@@ -39,11 +39,11 @@ class AirflowSide:
         return cls(runs, tuple(each for each in found if seen[each.dag_id]))
 
     def runs_of(self, known: KnownPipeline) -> DagRuns:
-        """Return what is known of the runs of a pipeline's DAG."""
+        """Return the runs of a pipeline's DAG."""
         return self.runs.get(known.dag_id, DagRuns())
 
     def approvals_of(self, known: KnownPipeline) -> list[Approval]:
-        """Return what waits for a person in the DAGs of a pipeline."""
+        """Return the approvals that wait in the DAGs of a pipeline."""
         asking = asking_dag_ids(known.dag_id, known.name)
         return [
             each
@@ -54,7 +54,7 @@ class AirflowSide:
 
 
 def approval_forms(user: GetUserDep, approvals: Collection[Approval]) -> list[Form]:
-    """Return what waits for a person, and whether it may be this one."""
+    """Return waiting approvals as JSON, with whether the user may answer."""
     may = {dag_id: may_answer(user, dag_id) for dag_id in _dags(approvals)}
     return [
         each.to_form(may_answer=may[each.dag_id] and is_asked(user, each.assignees))
@@ -63,11 +63,12 @@ def approval_forms(user: GetUserDep, approvals: Collection[Approval]) -> list[Fo
 
 
 def _dags(approvals: Collection[Approval]) -> set[str]:
+    """Return the DAGs of some approvals."""
     return {each.dag_id for each in approvals}
 
 
 def row_of(known: KnownPipeline, row: Form, side: AirflowSide) -> Form:
-    """Return a pipeline's row with what its DAG adds to it, and in which state it is."""
+    """Return a pipeline's row, with its DAG's facts and its overall state."""
     dag, runs, shown = known.dag, side.runs_of(known), known.shown
     form = {
         "dag_id": dag.dag_id,
@@ -93,7 +94,7 @@ def row_of(known: KnownPipeline, row: Form, side: AirflowSide) -> Form:
 
 
 def _with_refusal(row: Form, refused: StoredError) -> Form:
-    """Return a row; where the pipeline's file may start nothing, with that as its first problem."""
+    """Return a row, with the file's error as its first problem if it has one."""
     if not refused:
         return row
     problem = {"table": "", "level": "error", **stored_facts(refused)}

@@ -21,7 +21,7 @@ _READ_FIRST = ("failed", "up_for_retry", "running", "deferred", "awaiting_input"
 
 @dataclass(frozen=True, slots=True)
 class DagRuns:
-    """What is known of a DAG's runs."""
+    """The newest run of a DAG, and when one last succeeded."""
 
     run_id: str = ""
     """The newest one's."""
@@ -48,14 +48,14 @@ class Approval:
     """Which its run was told to be about, of a DAG of several pipelines."""
 
     def to_form(self, *, may_answer: bool) -> Form:
-        """Return it as the page shows it."""
+        """Return the approval as JSON."""
         names = ("dag_id", "run_id", "task_id", "map_index", "subject", "body", "since_us")
         form: Form = {name: getattr(self, name) for name in names}
         return {**form, "options": list(self.options), "may_answer": may_answer}
 
 
 def runs_of(session: Session, dag_ids: Collection[str]) -> Mapping[str, DagRuns]:
-    """Return what is known of each DAG's runs, in two statements however many there are."""
+    """Return each DAG's newest run, in two queries for all of them."""
     mine = DagRun.dag_id.in_(dag_ids)
     newest = select(func.max(DagRun.id)).where(mine).group_by(DagRun.dag_id)
     latest = select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date)
@@ -99,7 +99,7 @@ def approvals_of(session: Session, dag_ids: Collection[str]) -> tuple[Approval, 
 
 
 def task_to_read(session: Session, dag_id: str, run_id: str) -> Form | None:
-    """Return the task of a run whose log says why it is where it is: one that failed, or runs."""
+    """Return the task of a run whose log is worth reading: one that failed, or runs."""
     ti = TaskInstance
     query = select(ti.task_id, ti.map_index, ti.state, ti.try_number).where(
         ti.dag_id == dag_id, ti.run_id == run_id, ti.state.in_(_READ_FIRST)
@@ -112,4 +112,5 @@ def task_to_read(session: Session, dag_id: str, run_id: str) -> Form | None:
 
 
 def _us(moment: datetime | None) -> int | None:
+    """Return a time in microseconds since the epoch."""
     return None if moment is None else int(moment.timestamp() * 1e6)

@@ -15,7 +15,7 @@ _LAST_RUN_FAILED = "the last run of its DAG failed"
 
 
 class Standing(StrEnum):
-    """What a person wants to know first."""
+    """The overall state of a pipeline, in few words."""
 
     UNREADABLE = "cannot be looked at"
     BROKEN = "broken file"
@@ -34,7 +34,7 @@ class Standing(StrEnum):
 
 
 def standing_of(row: Form, dag: KnownDag, runs: DagRuns) -> Standing:
-    """Tell it of a pipeline whose state was looked at."""
+    """Return the overall state of a pipeline by its row, DAG and runs."""
     if row["phase"] == Phase.FAILED.value:
         return Standing.FAILED
     if row["wanted"] == Wanted.STOP.value:
@@ -49,6 +49,7 @@ def standing_of(row: Form, dag: KnownDag, runs: DagRuns) -> Standing:
 
 
 def _at_work(row: Form) -> Standing:
+    """Return the overall state of a pipeline that a process runs."""
     if row["wanted"] == Wanted.RESTART.value:
         return Standing.RESTARTING
     if row["phase"] in _READS:
@@ -57,6 +58,7 @@ def _at_work(row: Form) -> Standing:
 
 
 def _at_rest(row: Form, dag: KnownDag, runs: DagRuns) -> Standing:
+    """Return the overall state of a pipeline that no process runs."""
     if dag.has_run:
         return Standing.RUNNING
     if runs.state == "failed":
@@ -69,7 +71,7 @@ def _at_rest(row: Form, dag: KnownDag, runs: DagRuns) -> Standing:
 
 
 def with_failed_run(row: Form, runs: DagRuns) -> Form:
-    """Return a row; where its last run failed and nothing says why, with that as a problem."""
+    """Return a row, with a problem added if its last run failed without another error."""
     is_at_rest = not row["owner"] and not row["dag_has_run"] and row["wanted"] != "stop"
     has_error = any(each["level"] == "error" for each in row["problems"])
     if runs.state != "failed" or not is_at_rest or has_error:

@@ -22,7 +22,7 @@ _AIRFLOWS_OWN = ("AIRFLOW__", "AIRFLOW_CONN_")
 
 @dataclass(slots=True)
 class OpenStores:
-    """Opens each store once; a DSN is asked for again every half minute."""
+    """Opens each state store once; its DSN is looked up again every half minute."""
 
     _dsns: dict[StatePlace, tuple[float, str]] = field(default_factory=dict, repr=False)
     _stores: dict[str, SqlStateStore] = field(default_factory=dict, repr=False)
@@ -31,9 +31,9 @@ class OpenStores:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, place: StatePlace, *, was_run: bool = True) -> SqlStateStore:
-        """Return the store of a pipeline; refuse one that is not there.
+        """Return the state store of a pipeline; refuse if there is none.
 
-        Of a pipeline that never ran an empty one stands for it: its first run makes it.
+        For a pipeline that never ran an empty store is returned: its first run creates it.
         """
         try:
             return self._of_place(place)
@@ -43,6 +43,7 @@ class OpenStores:
             return self._empty
 
     def _of_place(self, place: StatePlace) -> SqlStateStore:
+        """Return the state store at a place; a recent error is raised again."""
         with self._lock:
             tried_s, error = self._failed.get(place, (0.0, None))
         if error is not None and time.monotonic() - tried_s < _TRIED_EVERY_S:
@@ -55,6 +56,7 @@ class OpenStores:
             raise
 
     def _opened(self, dsn: str) -> SqlStateStore:
+        """Return the open state store of a DSN, opened if needed."""
         with self._lock:
             found = self._stores.get(dsn)
         if found is not None:
@@ -67,6 +69,7 @@ class OpenStores:
         return kept
 
     def _dsn(self, place: StatePlace) -> str:
+        """Return the DSN of the state at a place; looked up again after a while."""
         now = time.monotonic()
         with self._lock:
             asked_s, dsn = self._dsns.get(place, (-_ASKED_EVERY_S, ""))
@@ -78,6 +81,7 @@ class OpenStores:
 
 
 def _dsn_of(place: StatePlace) -> str:
+    """Find the DSN of the state by what names it: a file, a variable or a connection."""
     if place.file:
         return f"sqlite:///{place.file}"
     if place.dsn_env.startswith(_AIRFLOWS_OWN):
@@ -97,4 +101,5 @@ def _dsn_of(place: StatePlace) -> str:
 
 
 def _not_found(what: str, remedy: str) -> RefusedError:
+    """Return the error for a state store whose DSN is not found."""
     return RefusedError(what, where="state", risk=NOTHING_CHANGED, remedy=remedy)

@@ -10,7 +10,7 @@ from airflow_cdc_provider.views.request_text import request_form, request_line
 
 
 def approve(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Let a request begin that waits for it."""
+    """The command `approve`: let a request begin that waits for approval."""
     with opened(options, lookup, screen) as run:
         found = steps.approve(run, options.id)
         screen.say(f"request {found.request_id}: {steps.who_carries_out(run, found)}")

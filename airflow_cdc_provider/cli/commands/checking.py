@@ -10,7 +10,7 @@ from airflow_cdc_provider.views.reports import check_lines
 
 
 def check(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Look at the file, the source and the sink."""
+    """The command `check`: check file, source and sink, and show the findings."""
     with looked_at(options, lookup, screen) as run:
         report = check_step(run)
     screen.result(report.to_json(), check_lines(report))

@@ -25,7 +25,10 @@ Act = Callable[[Run], str]
 def for_each(
     options: Options, lookup: Lookup, screen: Screen, act: Act, questions: Sequence[str] = ()
 ) -> bool:
-    """Do it once each of the questions is answered with yes; {} in them stands for what it is."""
+    """Run a command for a pipeline, or for each of a folder, after questions answered with yes.
+
+    {} in a question stands for the pipeline or the folder.
+    """
     if Path(options.file).is_dir():
         return _for_folder(options, lookup, screen, act, questions)
     with opened(options, lookup, screen) as run:
@@ -35,7 +38,7 @@ def for_each(
 
 
 def files_of(folder: str) -> tuple[FolderFile, ...]:
-    """Return the pipeline files of a folder; one without any is refused."""
+    """Return the pipeline files of a folder; refuse a folder without any."""
     files = read_folder(folder)
     if not files:
         raise RefusedError(
@@ -50,6 +53,7 @@ def files_of(folder: str) -> tuple[FolderFile, ...]:
 def _for_folder(
     options: Options, lookup: Lookup, screen: Screen, act: Act, questions: Sequence[str]
 ) -> bool:
+    """Run a command for each pipeline of a folder; errors of single ones are collected."""
     if getattr(options, "table", None):
         raise RefusedError(
             "a table is one pipeline's",
@@ -81,5 +85,6 @@ def _for_folder(
 
 
 def _do(options: Options, lookup: Lookup, screen: Screen, act: Act) -> str:
+    """Run a command on one pipeline."""
     with opened(options, lookup, screen) as run:
         return act(run)

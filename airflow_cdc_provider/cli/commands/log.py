@@ -11,7 +11,7 @@ from airflow_cdc_provider.views.log_lines import log_lines
 
 
 def log(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Show events of the source's log."""
+    """The command `log`: show events of the source's log."""
     if options.events < 1:
         raise RefusedError(
             f"{options.events} events are none",

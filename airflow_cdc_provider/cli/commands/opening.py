@@ -21,7 +21,7 @@ Options = argparse.Namespace
 
 @contextmanager
 def opened(options: Options, lookup: Lookup, screen: Screen) -> Iterator[Run]:
-    """Open the pipeline for a command that may take it over, and give it back at the end."""
+    """Open the pipeline for a command that may own it, and give the lease back at the end."""
     with open_run(load_pipeline(options.file), lookup.dsn_of, in_airflow=lookup.in_airflow) as run:
         _say_state(run, screen)
         try:
@@ -31,20 +31,20 @@ def opened(options: Options, lookup: Lookup, screen: Screen) -> Iterator[Run]:
 
 
 def looked_at(options: Options, lookup: Lookup, screen: Screen) -> Run:
-    """Open the pipeline for a command that only looks."""
+    """Open the pipeline for a command that only reads."""
     run = open_to_look(load_pipeline(options.file), lookup.dsn_of, in_airflow=lookup.in_airflow)
     _say_state(run, screen)
     return run
 
 
 def status_of(run: Run) -> PipelineStatus:
-    """Return what is remembered of the pipeline."""
+    """Return the pipeline's status from the state store."""
     target_s = run.model.freshness.target_s
     return status_step(run.store, run.name, now_us=run.store.now_us(), freshness_s=target_s)
 
 
 def confirm(options: Options, screen: Screen, question: str) -> None:
-    """Go on only with --yes, or if a person says so."""
+    """Raise `RefusedError` unless --yes is given or a person answers yes."""
     if options.yes or screen.ask(question):
         return
     raise RefusedError(
@@ -55,7 +55,7 @@ def confirm(options: Options, screen: Screen, question: str) -> None:
 
 
 def table_of(text: str) -> TableId:
-    """Return the table that `--table` names."""
+    """Return the table that a `--table` option names."""
     try:
         return TableId.parse(text)
     except ValueError as error:
@@ -63,12 +63,13 @@ def table_of(text: str) -> TableId:
 
 
 def say_done(name: PipelineName, screen: Screen, text: str) -> bool:
-    """Show the result of a command that is one small move."""
+    """Show a command's result as one line, or as JSON."""
     form: dict[str, Any] = {"pipeline": str(name), "done": text}
     screen.result(form, [text])
     return True
 
 
 def _say_state(run: Run, screen: Screen) -> None:
+    """Show where the state is, if the file does not name it."""
     if run.servers.default_state is not None:
         screen.say(f"state: {run.servers.default_state} (the file names no state)")

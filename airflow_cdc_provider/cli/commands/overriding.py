@@ -17,7 +17,7 @@ from airflow_cdc_provider.views.display import Screen
 
 
 def skip(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Go past one place of the log that the stream refuses to pass."""
+    """The command `skip`: go past one place of the log that the stream refuses."""
     at, reason = _given(options, "at"), _given(options, "reason")
     with opened(options, lookup, screen) as run:
         place = place_to_skip(run)
@@ -28,7 +28,7 @@ def skip(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def accept(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Take the history of the source that answers now."""
+    """The command `accept`: take the history of the source that answers now."""
     reason = _given(options, "reason")
     if not options.source:
         raise RefusedError(
@@ -45,6 +45,7 @@ def accept(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def _given(options: Options, name: str) -> str:
+    """Return an option's text; refuse if it is missing."""
     text = str(getattr(options, name) or "").strip()
     if not text:
         raise RefusedError(
@@ -59,12 +60,14 @@ def _given(options: Options, name: str) -> str:
 
 
 def _show(screen: Screen, found: Override) -> None:
+    """Show what a decision is about: refusal, place, and tables to read again."""
     screen.say(f"refused: {found.what}")
     screen.say(f"where: {found.where}")
     screen.say(f"to be read again: {found.names}")
 
 
 def _done(run: Run, screen: Screen, done: Override, text: str) -> bool:
+    """Show that a decision was recorded."""
     again = f"The next run reads again: {done.names}" if done.tables else "No table is read again"
     line = f"{text}, and it is recorded. {again}."
     form = {

@@ -19,7 +19,7 @@ from airflow_cdc_provider.views.display import Screen
 
 
 def pause(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Ask the owners to stop, or to leave tables alone."""
+    """The command `pause`: pause pipelines, or single tables."""
     tables = tables_of(options)
 
     def ask(run: Run) -> str:
@@ -33,7 +33,7 @@ def pause(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def start(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Begin runs of pipelines' DAGs."""
+    """The command `start`: start runs of pipelines' DAGs in Airflow."""
 
     def ask(run: Run) -> str:
         if lookup.begin_run is None:
@@ -52,7 +52,7 @@ def start(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Allow pipelines to run again, or bring tables back."""
+    """The command `resume`: allow pipelines to run again, or bring tables back."""
     tables = tables_of(options)
 
     def ask(run: Run) -> str:
@@ -65,7 +65,7 @@ def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Have the owners begin again from the ledger; where none runs, begin a run."""
+    """The command `restart`: have owners begin again from the ledger, or start a run."""
 
     def ask(run: Run) -> str:
         is_stopped = pausing.is_stopped(run)
@@ -80,7 +80,7 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def _begun(run: Run, lookup: Lookup, *, is_stopped: bool) -> str:
-    """Begin a run where no process goes on with the pipeline, and say so; or say why not."""
+    """Start a DAG run if no process runs the pipeline, and describe that, or why not."""
     if pausing.runs_now(run) and not is_stopped:
         return f"{run.store.ensure(run.name).owner} runs it."
     if lookup.begin_run is None:
@@ -95,6 +95,7 @@ def _begun(run: Run, lookup: Lookup, *, is_stopped: bool) -> str:
 
 
 def _outcome(options: Options, run: Run, screen: Screen, request: Request) -> str:
+    """Wait for a request about tables, and describe its result."""
     return outcome_of(
         run, request, wait_s=options.wait_s, on_tick=lambda: screen.progress(lambda: status_of(run))
     )

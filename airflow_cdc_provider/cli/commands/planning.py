@@ -10,7 +10,7 @@ from airflow_cdc_provider.views.reports import plan_form, plan_lines
 
 
 def plan(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Show what `run` would do."""
+    """The command `plan`: show what `run` would do."""
     with looked_at(options, lookup, screen) as run:
         found = preview(run)
         form = plan_form(found, run.model)

@@ -9,7 +9,7 @@ from airflow_cdc_provider.views.request_text import Form, in_order, request_form
 
 
 def requests(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """List what was asked."""
+    """The command `requests`: list a pipeline's requests."""
     with looked_at(options, lookup, screen) as run:
         found = in_order(run.store.requests(run.name))
     form: Form = {"pipeline": str(run.name), "requests": [request_form(each) for each in found]}
@@ -18,7 +18,7 @@ def requests(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def cancel(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Give a request up."""
+    """The command `cancel`: cancel a request."""
     with opened(options, lookup, screen) as run:
         found = run.store.cancel_request(run.name, options.id)
         screen.result(

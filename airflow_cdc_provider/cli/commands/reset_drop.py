@@ -14,7 +14,7 @@ _SURE = "What was read of {} is forgotten and read again, which may take long. A
 
 
 def reset(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Plan from scratch, or begin single tables again."""
+    """The command `reset`: read all tables, or single ones, again."""
     tables = tables_of(options)
     if not tables:
         questions = ("Read all tables of {} again?", _SURE)
@@ -34,5 +34,5 @@ def reset(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def drop(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Forget pipelines."""
+    """The command `drop`: delete pipelines' state and ledger rows."""
     return for_each(options, lookup, screen, reset_drop.drop, ("Forget state and ledger of {}?",))

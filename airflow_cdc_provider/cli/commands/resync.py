@@ -22,7 +22,7 @@ from airflow_cdc_provider.views.request_text import (
 
 
 def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Ask for rows to be read again while their tables flow on."""
+    """The command `resync`: request rows to be read again, while their tables flow on."""
     with opened(options, lookup, screen) as run:
         scope = steps.resync_scope(
             run,
@@ -36,7 +36,7 @@ def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def backfill(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Ask for the rows to be read again whose column lies in an interval."""
+    """The command `backfill`: request rows of a column's interval to be read again."""
     with opened(options, lookup, screen) as run:
         wanted = {"--table": options.table, "--column": options.column}
         lacking = [option for option, value in wanted.items() if not value]
@@ -54,6 +54,7 @@ def backfill(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def _ask(options: Options, run: Run, scope: Scope, screen: Screen) -> None:
+    """Estimate a request, ask for confirmation, store the request, and wait if wanted."""
     found = estimate(run, scope)
     for line in estimate_lines(found):
         screen.say(line)
@@ -73,5 +74,6 @@ def _ask(options: Options, run: Run, scope: Scope, screen: Screen) -> None:
 
 
 def _question(options: Options, run: Run, scope: Scope) -> str:
+    """Return the question that confirms a resync."""
     what = str(scope) if options.table else f"all {len(scope.tables)} tables of {run.name}"
     return f"Read {what} again, while the stream goes on?"

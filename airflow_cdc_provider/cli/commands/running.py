@@ -20,7 +20,7 @@ from airflow_cdc_provider.views.reports import run_form, run_lines
 
 
 def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Do what is still to do."""
+    """The command `run`: run every step that is still to do."""
     started = time.monotonic()
     with opened(options, lookup, screen) as run:
         spark = SparkOptions.of(

@@ -16,7 +16,7 @@ from airflow_cdc_provider.views.overview import Shown, overview_form, overview_l
 
 
 def show(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Show one pipeline, or all of a folder; what cannot be shown says why."""
+    """The command `show`: show one pipeline, or all of a folder, in a line each."""
     path = Path(options.file)
     if path.is_dir():
         files = files_of(options.file)
@@ -32,6 +32,7 @@ def show(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def _shown(file: FolderFile, lookup: Lookup) -> Shown:
+    """Return one pipeline's status for `show`, or its error."""
     if file.loaded is None:
         return Shown(file.name, str(file.path), error=file.problem)
     try:

@@ -46,14 +46,14 @@ _VERIFY = ("after_snapshot", "always", "never")
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server that answered, and how the file names it."""
+    """A server that has answered, and what names it in the file."""
 
     reference: Reference
     endpoint: Endpoint
 
 
 def init(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Write a new pipeline file from flags and answers."""
+    """The command `init`: write a new pipeline file from options and answers."""
     path = _asked(screen, options.file, "FILE", "file to write", _new_path, "pipeline.yaml")
     if path.exists():
         confirm(options, screen, f"{path} is there already. Overwrite it?")
@@ -92,7 +92,7 @@ def _asked(
     read: Callable[[str], Answer],
     default: str = "",
 ) -> Answer:
-    """Read the flag's value, or ask until an answer can be read."""
+    """Return an option's value, or ask until an answer is valid."""
     if given is not None:
         return _read(read, given, flag)
     if not screen.can_ask:
@@ -109,6 +109,7 @@ def _asked(
 
 
 def _read(read: Callable[[str], Answer], text: str, flag: str) -> Answer:
+    """Parse an option; a wrong value is refused by the option's name."""
     try:
         return read(text)
     except WrongValueError as error:
@@ -116,6 +117,7 @@ def _read(read: Callable[[str], Answer], text: str, flag: str) -> Answer:
 
 
 def _missing(flag: str) -> RefusedError:
+    """Return the error for an option that is missing where no person can answer."""
     return RefusedError(
         f"{flag} is missing, and there is no terminal to ask on",
         where="init",
@@ -125,6 +127,7 @@ def _missing(flag: str) -> RefusedError:
 
 
 def _new_path(text: str) -> Path:
+    """Check the path of a new pipeline file."""
     path = Path(text)
     if path.suffix not in {".yaml", ".yml"}:
         raise WrongValueError(f"{text!r} is no YAML file", "end its name with .yaml")
@@ -135,6 +138,7 @@ def _new_path(text: str) -> Path:
 
 
 def _name_of(path: Path) -> PipelineName:
+    """Return the pipeline's name by its file's name."""
     try:
         return PipelineName(re.sub(r"\W", "_", path.stem, flags=re.ASCII))
     except ValueError as error:
@@ -144,6 +148,8 @@ def _name_of(path: Path) -> PipelineName:
 
 
 def _server(given: str | None, part: Part, lookup: Lookup, screen: Screen) -> _Server:
+    """Return the server that an option or answer names, once it has answered."""
+
     def connected(text: str) -> _Server:
         reference, dsn = _found(text, lookup)
         server = _Server(reference, _endpoint(text, dsn))
@@ -157,7 +163,7 @@ def _server(given: str | None, part: Part, lookup: Lookup, screen: Screen) -> _S
 
 
 def _found(text: str, lookup: Lookup) -> tuple[Reference, str]:
-    """Find a DSN in the environment, else that of a connection of that name."""
+    """Find a DSN in the environment, else in a connection of that name."""
     for key in ("dsn_env", "conn_id"):
         with suppress(ValidationError):
             reference = Reference.model_validate({key: text})
@@ -170,7 +176,7 @@ def _found(text: str, lookup: Lookup) -> tuple[Reference, str]:
 
 
 def _state(options: Options, lookup: Lookup) -> Reference | None:
-    """Return what remembers progress; it is never asked for, since there is a default."""
+    """Return the reference of the state store, None for the default."""
     given: str | None = options.state
     if given is None:
         return None
@@ -178,6 +184,7 @@ def _state(options: Options, lookup: Lookup) -> Reference | None:
 
 
 def _endpoint(name: str, dsn: str) -> Endpoint:
+    """Parse a DSN."""
     try:
         return Endpoint.parse(dsn)
     except ValueError as error:
@@ -185,6 +192,7 @@ def _endpoint(name: str, dsn: str) -> Endpoint:
 
 
 def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
+    """Show the source's tables, and return those that are chosen."""
     offered = offered_tables(source.endpoint)
     if options.table is None and screen.can_ask:
         _list(offered.tables, screen)
@@ -203,7 +211,7 @@ def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
 
 
 def _routing(options: Options, choice: Choice, screen: Screen) -> Routing:
-    """Return where the tables go; without a route each keeps its name."""
+    """Return where the tables go at the sink; without a route each keeps its name."""
     given: list[str] | None = options.route
     if given is None and (options.yes or not screen.can_ask):
         given = []
@@ -219,6 +227,7 @@ def _routing(options: Options, choice: Choice, screen: Screen) -> Routing:
 
 
 def _list(offered: tuple[Offered, ...], screen: Screen) -> None:
+    """Show the source's tables as a numbered list."""
     for number, one in enumerate(offered, start=1):
         size = f"about {one.estimated_rows:,} rows, {one.estimated_bytes / 1e6:,.1f} MB"
         mark, why = (f"{number}", "") if one.has_key else ("-", "; left out: no primary key")
@@ -226,7 +235,7 @@ def _list(offered: tuple[Offered, ...], screen: Screen) -> None:
 
 
 def _one_of(options: Options, screen: Screen, name: str, values: tuple[str, ...]) -> str:
-    """Return a setting that has a default: the first of its values."""
+    """Return a setting that has a few values, the first by default."""
     given: str | None = getattr(options, name)
     if given is None and (options.yes or not screen.can_ask):
         return values[0]
@@ -240,6 +249,7 @@ def _one_of(options: Options, screen: Screen, name: str, values: tuple[str, ...]
 
 
 def _write(path: Path, text: str) -> None:
+    """Write the file in one step, by a temporary file."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8")
@@ -256,6 +266,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _say_rights(part: Part, server: _Server, databases: Sequence[str], screen: Screen) -> None:
+    """Show the GRANT statements that an account needs."""
     screen.say(f"-- at the {part}: all that the account needs")
     for statement in rights_at(server.endpoint, part, databases):
         screen.say(statement)

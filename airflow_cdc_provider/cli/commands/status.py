@@ -16,7 +16,7 @@ _WATCH_EVERY_S = 2.0
 
 
 def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Show what is remembered of the pipeline."""
+    """The command `status`: show a pipeline's status, again and again with --watch."""
     with looked_at(options, lookup, screen) as run:
         while options.watch:
             # opened anew, because a store that was not there may be by now

@@ -19,7 +19,7 @@ from airflow_cdc_provider.views.display import Screen
 
 
 def add(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Let the stream follow tables that the file picks now."""
+    """The command `add`: add tables to the stream that the file picks now."""
     with opened(options, lookup, screen) as run:
         told = table_requests.add(
             run,
@@ -31,7 +31,7 @@ def add(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Let the stream give up tables that the file does not pick any more."""
+    """The command `remove`: remove tables from the stream that the file no longer picks."""
     with opened(options, lookup, screen) as run:
         tables = tables_of(options)
         if not tables:
@@ -58,5 +58,5 @@ def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def tables_of(options: Options) -> tuple[TableId, ...]:
-    """Return the tables that `--table` names."""
+    """Return the tables that `--table` options name."""
     return tuple(map(table_of, options.table or ()))

@@ -29,7 +29,7 @@ from airflow_cdc_provider.views.request_text import request_form, request_line
 
 
 def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Compare source and sink, both ways."""
+    """The command `verify`: compare source and sink, and repair if wanted."""
     if options.repair:
         with opened(options, lookup, screen) as run:
             return _repaired(options, run, screen)
@@ -53,7 +53,7 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def _repaired(options: Options, run: Run, screen: Screen) -> bool:
-    """Compare, ask for what differs to be read again, and compare that once more if it is done."""
+    """Compare, request the repairs, and compare again once these are done."""
     tables = resync_scope(run, options.table or ()).tables
     report = verify_step(
         run,
@@ -81,19 +81,23 @@ def _repaired(options: Options, run: Run, screen: Screen) -> bool:
 
 
 def _budget(options: Options) -> Budget:
+    """Return how much to compare, by the options."""
     return Budget(options.changed, options.sample, options.seed)
 
 
 def _catch_up(run: Run, screen: Screen) -> None:
+    """Catch up with the log before differing rows count."""
     screen.say("rows differ and no stream is at work: catching up before they count")
     catch_up(run, on_tick=lambda: screen.progress(lambda: status_of(run)))
 
 
 def _named(found: Sequence[Repair]) -> str:
+    """Describe the rows of repairs."""
     return ", ".join(str(each.scope) for each in found)
 
 
 def _result(run: Run, screen: Screen, report: VerifyReport, asked: Sequence[Request] = ()) -> bool:
+    """Show a comparison and its repairs; return whether all is equal."""
     form = {**verify_form(run.name, report), "requests": [request_form(each) for each in asked]}
     screen.result(form, [*verify_lines(report), *map(request_line, asked)])
     return report.equal

@@ -12,7 +12,7 @@ from airflow_cdc_provider.views.request_text import progress_text
 
 
 def wait_until_done(run: Run, asked: Request, screen: Screen) -> Request:
-    """Return the request once it is done, or raise what became of it."""
+    """Return the request once it is done, or raise its error; carry it out without an owner."""
     last = ""
 
     def tick(request: Request) -> None:

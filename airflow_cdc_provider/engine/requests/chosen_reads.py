@@ -73,7 +73,7 @@ _WHOLE = KeyRange()
 
 
 class ChosenReads:
-    """Reads pieces in their order, each behind what the sink alone has of it."""
+    """Reads splits of rows chosen by value, one by one; first the rows that only the sink has."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ChosenReads:
         self._readers = readers
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the readers' connections."""
         for reader in self._readers:
             reader.close()
 
@@ -105,6 +105,7 @@ class ChosenReads:
                     waiting.extendleft(reversed(halves_of(self._job, first)))
 
     def _read(self, piece: SnapshotSplit) -> Iterator[Read]:
+        """Read one split: first its keys that only the sink has, then its rows."""
         piece = replace(piece, number=next(self._numbers))
         held = self._sink.held_keys(piece)
         reader, other = self._readers[0], self._readers[-1]
@@ -115,7 +116,7 @@ class ChosenReads:
 
 
 def missing_from(held: pa.Table, rows: SplitRows, key: Sequence[str]) -> pa.Table:
-    """Return the keys that the sink holds and that were not read."""
+    """Return the keys that the sink has and that were not read at the source."""
     keys = held.combine_chunks()
     read = [batch.select(list(key)) for batch in rows.batches()]
     return keys.filter(mask_of(staying(keys, read, key)))
@@ -124,7 +125,7 @@ def missing_from(held: pa.Table, rows: SplitRows, key: Sequence[str]) -> pa.Tabl
 def listed_reads(
     reader: SplitReader, like: SnapshotSplit, keys: pa.Table, numbers: Iterator[int]
 ) -> Iterator[Read]:
-    """Read the rows that have one of these keys."""
+    """Read the rows that have one of `keys`, in slices."""
     for listed in _in_slices(keys):
         split = replace(like, number=next(numbers), listed=True)
         rows, report = reader.read(split, listed)
@@ -132,6 +133,7 @@ def listed_reads(
 
 
 def _in_slices(keys: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Cut a table of keys into batches that fit one query."""
     for batch in keys.combine_chunks().to_batches():
         for at in range(0, batch.num_rows, _LISTED_AT_ONCE):
             yield batch.slice(at, _LISTED_AT_ONCE)
@@ -143,7 +145,7 @@ def pieces_of(
     joined: Sequence[SnapshotSplit],
     find: tuple[Cuts, Boundaries],
 ) -> Iterator[SnapshotSplit]:
-    """Yield what of the chosen rows is not among the splits that have joined, piece by piece."""
+    """Yield splits for the chosen rows that have not joined the sink yet."""
     cuts, boundaries = find
     done = sorted((each for each in joined if not each.listed), key=lambda split: split.number)
     by_index = None
@@ -159,7 +161,7 @@ def pieces_of(
 def _by_column(
     schema: TableSchema, interval: Interval, done: Sequence[SnapshotSplit], cuts: Cuts
 ) -> Iterator[SnapshotSplit] | None:
-    """Return the pieces of a column, None if these are ranges of the key."""
+    """Return splits by values of a column, None if the rows are read by ranges of the key."""
     left = _left_of(interval, done)
     by_column = any(split.chosen != interval for split in done)
     values = cuts(schema, left) if left is not None and (by_column or not done) else None
@@ -171,7 +173,7 @@ def _by_column(
 def _at_once(
     schema: TableSchema, condition: Condition, cuts: Cuts
 ) -> Iterator[SnapshotSplit] | None:
-    """Return one piece, None if no index finds the few rows that meet a condition."""
+    """Return one split for a condition, None if no index finds the few rows that meet it."""
     if cuts(schema, condition) is None:
         return None
     return iter([_piece(schema, _WHOLE, condition)])
@@ -180,7 +182,10 @@ def _at_once(
 def _by_list(
     schema: TableSchema, listed: KeyList, done: Sequence[SnapshotSplit]
 ) -> Iterator[SnapshotSplit]:
-    """Yield one piece of what is left; one that was too big has joined as parts of its list."""
+    """Yield one split for the listed keys that have not joined yet, if any are left.
+
+    A split that was too big has joined as parts of its list.
+    """
     joined = {key for s in done if isinstance(s.chosen, KeyList) for key in s.chosen.keys}
     left = tuple(key for key in listed.keys if key not in joined)
     if left:
@@ -190,17 +195,19 @@ def _by_list(
 def _by_key(
     schema: TableSchema, scope: Scope, done: Sequence[SnapshotSplit], boundaries: Boundaries
 ) -> Iterator[SnapshotSplit]:
+    """Yield splits by ranges of the key, each with the condition that chooses its rows."""
     for keys in left_of(scope.parts, done):
         for split in splits_of(schema, keys, boundaries(schema, keys.start)):
             yield replace(split, chosen=scope.chosen)
 
 
 def _piece(schema: TableSchema, keys: KeyRange, chosen: Chosen) -> SnapshotSplit:
+    """Make a split of a key range and a condition."""
     return SnapshotSplit(schema.table, 0, schema.primary_key, schema.key_kinds, keys, chosen)
 
 
 def _left_of(interval: Interval, done: Sequence[SnapshotSplit]) -> Interval | None:
-    """Return what of an interval lies behind the last piece that is done, in part or whole."""
+    """Return the rest of an interval behind the last split that has joined; None if none is."""
     last = done[-1].chosen if done else None
     if not isinstance(last, Interval):
         return interval
@@ -213,6 +220,7 @@ def _of_column(
     done: Sequence[SnapshotSplit],
     cuts: Iterable[KeyPart],
 ) -> Iterator[SnapshotSplit]:
+    """Yield splits of a column's interval; first the rest of the last split, if that was cut."""
     if done and done[-1].keys.end is not None:  # more rows than a piece may have had one value
         yield replace(done[-1], keys=KeyRange(done[-1].keys.end, None))
     if left is None:

@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
 
 
 def ask_for_drifted(store: StateStore, name: PipelineName, tables: Collection[TableId]) -> None:
-    """Ask for the rows of tables of which all rows are not asked for already."""
+    """Ask for a resync of tables that changed at the sink, unless one is asked for already."""
     asked = {
         table
         for request in store.requests(name, only_open=True)

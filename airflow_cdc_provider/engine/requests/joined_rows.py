@@ -41,9 +41,10 @@ def joined_rows(
     *,
     listed: pa.RecordBatch | None = None,
 ) -> JoinedRows:
-    """Return a split's rows at a position; `changes` are the table's from the read up to there.
+    """Return a split's rows at a position, from the rows read and the changes up to there.
 
-    `listed` are the keys whose rows were read, where these are the split's.
+    `changes` are the table's, from the read up to the position. `listed` are the keys whose rows
+    were read, where these are the split's.
     """
     changes = list(changes)
     if not (split.is_whole_range and comparable(split.key_kinds)):
@@ -54,7 +55,7 @@ def joined_rows(
 
 
 def _meets(changes: TableChanges, schema: TableSchema, split: SnapshotSplit) -> bool:
-    """Tell whether a change took a row out of the split's range, or put one into it."""
+    """Tell whether a change removed a row from the split's range, or wrote one into it."""
     return any(
         in_range([keys.column(name) for name in keys.schema.names], split.keys).any()
         for keys in _images(changes, schema.primary_key)
@@ -68,6 +69,7 @@ def _as_the_log_left_it(
     schema: TableSchema,
     listed: pa.RecordBatch | None,
 ) -> JoinedRows:
+    """Return the rows of a split that is not compared by range, and the keys that changed."""
     run = [as_read(each, rows.schema, schema.table) for each in changes if len(each)]
     if not run:
         return JoinedRows(rows, listed)
@@ -84,7 +86,7 @@ def _as_the_log_left_it(
 
 
 def _images(changes: TableChanges, key: Sequence[str]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Return the keys that changes took away, and those that they put."""
+    """Return the keys that changes removed, and those that they wrote."""
     op = as_numpy(changes.op)
     return (
         changes.before.select(list(key)).filter(mask_of(op != Op.INSERT)),
@@ -93,10 +95,12 @@ def _images(changes: TableChanges, key: Sequence[str]) -> tuple[pa.RecordBatch, 
 
 
 def _distinct(keys: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the keys without duplicates."""
     (codes,) = key_codes([keys.columns]).groups
     _, first = np.unique(codes, return_index=True)
     return keys.take(numbers_of(first))
 
 
 def _table(rows: SplitRows) -> pa.Table:
+    """Return a split's rows as one Arrow table."""
     return pa.Table.from_batches(rows.batches(), rows.schema)

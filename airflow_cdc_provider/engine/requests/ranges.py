@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 def left_of(ranges: Sequence[KeyRange], joined: Sequence[SnapshotSplit]) -> tuple[KeyRange, ...]:
-    """Return what is left of ranges behind their splits that are in the sink."""
+    """Return what is still to read of ranges: the part behind their splits in the sink."""
     left = deque(ranges)
     for split in sorted(joined, key=lambda split: split.number):
         if not left or split.keys.start != left[0].start:
@@ -38,7 +38,7 @@ def next_number(joined: Sequence[SnapshotSplit]) -> int:
 def splits_of(
     schema: TableSchema, keys: KeyRange, cuts: Iterable[Key], *, number: int = 0
 ) -> Iterator[SnapshotSplit]:
-    """Cut a range at the boundaries that lie in it; `number` is the first split's."""
+    """Cut a range into splits at the boundaries inside it; `number` is the first split's."""
     splits = splits_between(
         schema.table,
         schema.primary_key,
@@ -53,7 +53,10 @@ def splits_of(
 
 
 def inside(cuts: Iterable[Key], keys: KeyRange) -> Iterator[Key]:
-    """Yield the boundaries before a range's end; its keys are comparable if it has one."""
+    """Yield the boundaries that come before a range's end.
+
+    Keys of a range that has an end are comparable.
+    """
     for cut in cuts:
         if keys.end is not None and not KeyRange(end=keys.end).contains(cut):
             return
@@ -61,6 +64,7 @@ def inside(cuts: Iterable[Key], keys: KeyRange) -> Iterator[Key]:
 
 
 def _torn(split: SnapshotSplit, reached: Key | None) -> IntegrityError:
+    """Return the error for splits of a request that do not follow each other."""
     return IntegrityError(
         f"the splits of a request do not follow each other: {split.split_id} {split.keys} is not "
         f"at {reached}",

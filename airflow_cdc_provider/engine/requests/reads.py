@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A split that was read, and the reader that still has its log."""
+    """A split's rows and report, and the reader that can still give its log."""
 
     reader: SplitReader
     split: SnapshotSplit
@@ -36,9 +36,9 @@ class Read:
 
 
 class ReadAhead:
-    """Reads splits in their order, one ahead of the one that is asked for.
+    """Reads splits in order, the next one in a thread while the caller joins this one.
 
-    A reader that was asked for still gives the log of its split, so the next is read by another.
+    A reader still gives the log of the split it read, so the next is read by another reader.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ReadAhead:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="cdc-reads-again")
 
     def close(self) -> None:
-        """Let go of the connections; a read that is under way is waited for."""
+        """Close the readers' connections, after a read that is under way."""
         self._pool.shutdown(cancel_futures=True)
         for reader in self._readers:
             reader.close()
@@ -72,10 +72,11 @@ class ReadAhead:
             yield read
 
     def _begun(self, reader: SplitReader) -> Future[Read | None]:
-        """Begin to read the next split; its connections are noted as this thread's are."""
+        """Start to read the next split in the pool; its connections count as this thread's."""
         return self._pool.submit(copy_context().run, self._next, reader)
 
     def _next(self, reader: SplitReader) -> Read | None:
+        """Read the next split, None if no split is left; one that is too big is cut in two."""
         while (split := self._take()) is not None:
             try:
                 rows, report = reader.read(split)
@@ -85,13 +86,13 @@ class ReadAhead:
         return None
 
     def _take(self) -> SnapshotSplit | None:
-        """Return the next split; numbers follow the order of ranges."""
+        """Return the next split with its number; numbers follow the order of ranges."""
         split = self._halves.popleft() if self._halves else next(self._splits, None)
         return None if split is None else replace(split, number=next(self._numbers))
 
 
 def halves_of(job: Job, split: SnapshotSplit) -> tuple[SnapshotSplit, SnapshotSplit]:
-    """Cut a split that is too big in two."""
+    """Cut a split that is too big in two: its key list if it has one, else its range."""
     if isinstance(split.chosen, KeyList) and len(split.chosen.keys) > 1:
         keys, half = split.chosen.keys, len(split.chosen.keys) // 2
         one, other = (replace(split.chosen, keys=part) for part in (keys[:half], keys[half:]))
@@ -104,17 +105,18 @@ def halves_of(job: Job, split: SnapshotSplit) -> tuple[SnapshotSplit, SnapshotSp
 
 
 def open_readers(job: Job, schema: TableSchema, numbers: Sequence[int]) -> list[SplitReader]:
-    """Open readers of a table."""
+    """Open one split reader of a table for each of `numbers`."""
     return [job.source().split_reader(_reading(job, schema, number)) for number in numbers]
 
 
 def room_for_readers(job: Job) -> ReaderRoom:
-    """Return what `max_connections` and the ids on the source leave for requests."""
+    """Return the connections and server ids that requests may use on the source."""
     spec, each = job.spec, job.source().connections_a_reader(backfill=True)
     return ReaderRoom(spec.max_connections, spec.server_id_last - spec.server_id_first, each)
 
 
 def _reading(job: Job, schema: TableSchema, number: int) -> SplitReading:
+    """Return the settings of one split reader."""
     spec = job.spec
     return SplitReading(
         schemas={schema.table: schema},

@@ -52,12 +52,12 @@ _NOTE_EVERY_S = 0.5
 
 
 class GivenUpError(Exception):
-    """The request does not go on here: it was cancelled, or the job ends."""
+    """Ends a request's work here: the request was cancelled, or the job ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a request needs of the stream job that it is carried out beside."""
+    """What a request needs of the stream job that runs it."""
 
     job: Job
     push: Callable[[], None]
@@ -68,7 +68,7 @@ class RequestContext:
 
 
 class Resync:
-    """Carries out one request, from where the sink's ledger says that it is.
+    """Carries out one request to read rows again, from where the sink's ledger says it is.
 
     `readers` are the numbers of the readers that it may open.
     """
@@ -86,7 +86,7 @@ class Resync:
         """Under which its splits join; nobody else's do."""
 
     def run(self) -> None:
-        """Read and join what is left of all its tables."""
+        """Read the rows of the request's tables that are left, and join them to the sink."""
         schemas = self._own_schemas()
         for table in self.request.scope.tables:
             if table not in schemas:
@@ -104,6 +104,7 @@ class Resync:
             self._count(sink, tables_done=len(self.request.scope.tables))
 
     def _table(self, sink: JoinSink, schema: TableSchema, joined: Sequence[JoinedSplit]) -> None:
+        """Read and join the splits of one table that have not joined yet."""
         _require_interval(schema, self.request.scope.chosen)
         mine = [each.split for each in joined if each.split.table == schema.table]
         scope, rows = self.request.scope, self._job.spec.request_split_rows
@@ -125,6 +126,7 @@ class Resync:
                 self._join(sink, schema, read)
 
     def _join(self, sink: JoinSink, schema: TableSchema, read: Read) -> None:
+        """Join one split's rows to the sink, at the stream's position."""
         request, rows = self.request, read.report.rows
 
         def rows_at(position: LogPosition) -> JoinedRows:
@@ -159,10 +161,10 @@ class Resync:
         self._go_on_or_give_up()
 
     def bring_back(self) -> None:
-        """Read the rows that had to go for others' values, and whose ranges are not read any more.
+        """Read again the rows that were deleted to free a unique value for another row.
 
-        Each comes back as the source has it. It may need a value, too, that a row holds which has
-        drifted: that one is next. A row that is right holds no other's value, so there is an end.
+        Each comes back as the source has it. It may need a value, too, that a drifted row has: that
+        row is next. A correct row has no other row's value, so there is an end.
         """
         self._is_leaving = True
         schemas, stream = self._own_schemas(), self._stream()
@@ -173,6 +175,7 @@ class Resync:
                     self._bring_back(sink, schemas[table])
 
     def _bring_back(self, sink: JoinSink, schema: TableSchema) -> None:
+        """Read and join the rows of one table that were deleted to free a unique value."""
         key, table = self.request.ledger_key, schema.table
         back = sink.freed_keys(key, table).slice(0, 0)
         while True:
@@ -190,17 +193,19 @@ class Resync:
             back = pa.concat_tables([back, keys])
 
     def _own_schemas(self) -> Mapping[TableId, TableSchema]:
+        """Return the planned definitions of the request's tables, and remember them."""
         planned = self._job.schemas()
         tables = self.request.scope.tables
         self.schemas = {table: planned[table] for table in tables if table in planned}
         return self.schemas
 
     def _stream(self) -> StreamSplit | None:
+        """Return the stream as the sink's ledger has it."""
         with closing(self._job.sink().open_ledger()) as ledger:
             return ledger.stream()
 
     def wait(self, cause: str, seconds: float) -> None:
-        """Tell what it waits for, and wait."""
+        """Record what the request waits for, and wait `seconds`."""
         self.request = replace(self.request, error=StoredError.saying(cause))
         self._note(now=True)
         until = time.monotonic() + seconds
@@ -211,7 +216,7 @@ class Resync:
     # --- what is told -------------------------------------------------------------------------
 
     def _count(self, sink: JoinSink, *, tables_done: int) -> Sequence[JoinedSplit]:
-        """Tell what is in the sink, whoever brought it there, and return it."""
+        """Record how many splits and rows of the request are in the sink, and return its splits."""
         joined = sink.joined(self.request.ledger_key)
         self.request = replace(
             self.request,
@@ -223,12 +228,14 @@ class Resync:
         return joined
 
     def _note(self, *, now: bool = False) -> None:
+        """Store the request's progress, now or when the last note is old enough."""
         if not now and time.monotonic() - self._noted_s < _NOTE_EVERY_S:
             return
         self._noted_s = time.monotonic()
         self.request = self._job.store.note_request(self._job.spec.generation, self.request)
 
     def _go_on_or_give_up(self) -> None:
+        """Raise `GivenUpError` if the request is cancelled or the job ends; else note progress."""
         self._note()
         is_unwanted = self.request.is_cancel_wanted and not self._is_leaving
         if self._around.is_ending() or is_unwanted:
@@ -236,7 +243,7 @@ class Resync:
 
 
 def _require_interval(schema: TableSchema, chosen: Chosen | None) -> None:
-    """Refuse an interval of a column that the table has lost since it was asked for."""
+    """Refuse an interval of a column that the table no longer has."""
     if not isinstance(chosen, Interval):
         return
     if chosen.column not in {column.name for column in schema.copied_columns}:
@@ -249,6 +256,7 @@ def _require_interval(schema: TableSchema, chosen: Chosen | None) -> None:
 
 
 def _not_in_plan(table: TableId) -> RefusedError:
+    """Return the error for a request of a table that is not in the plan."""
     return RefusedError(
         f"{table} is not in the plan",
         where="tables of the request",
@@ -258,6 +266,7 @@ def _not_in_plan(table: TableId) -> RefusedError:
 
 
 def _not_streamed(table: TableId) -> RefusedError:
+    """Return the error for a request of a table that the stream does not follow."""
     return RefusedError(
         f"the stream does not follow {table}, so its rows cannot join it",
         where="tables of the request",

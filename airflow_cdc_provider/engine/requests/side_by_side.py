@@ -19,7 +19,7 @@ READERS = 2
 
 @dataclass(slots=True)
 class ReaderRoom:
-    """Connections and ids at the source, for all requests together."""
+    """The connections and server ids of the source that all requests share."""
 
     connections: int
     ids: int
@@ -28,7 +28,7 @@ class ReaderRoom:
     """By request: its connections, and the numbers of its readers."""
 
     def take(self, request: Request) -> tuple[int, ...]:
-        """Take numbers of readers for a request, each used by nobody else; none for no room.
+        """Take reader numbers for a request that no other request uses; none if no room is left.
 
         There is always room for one.
         """
@@ -44,12 +44,12 @@ class ReaderRoom:
         return taken
 
     def give_back(self, request: Request) -> None:
-        """Let others have what a request has taken."""
+        """Free the readers of a request for others."""
         self._taken.pop(request.request_id, None)
 
 
 def may_begin(to_do: Iterable[Request], running: Collection[Request]) -> Iterator[Request]:
-    """Yield the requests that no earlier one, nor one that runs, stands in the way of."""
+    """Yield the requests whose tables no earlier or running request uses."""
     busy: set[TableId] = {table for request in running for table in request.scope.tables}
     known = {request.request_id for request in running}
     for request in to_do:

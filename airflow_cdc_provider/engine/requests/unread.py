@@ -14,9 +14,9 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 def ask_for_unread(
     store: StateStore, name: PipelineName, generation: int, stream: StreamSplit, *, by: str
 ) -> None:
-    """Ask for the rows of tables that are unread, unless that is asked already.
+    """Ask for the rows of tables that the ledger calls unread, unless that is asked already.
 
-    Each by itself: one that cannot be read does not keep the others from being.
+    Each table by itself: one that cannot be read does not keep the others from being read.
     """
     if not stream.unread:
         return
@@ -32,6 +32,7 @@ def ask_for_unread(
 
 
 def _ask(store: StateStore, name: PipelineName, table: TableId, by: str) -> None:
+    """Store a request to read a new table's rows, and record it among the events."""
     request_id = f"add-{uuid.uuid4().hex[:8]}"
     store.ask(Request(name, request_id, RequestKind.ADD, Scope((table,)), by, store.now_us()))
     store.tell(name, f"{table} will be read beside the stream: request {request_id}")

@@ -51,14 +51,16 @@ _CANCELLED = StoredError.saying("cancelled; what was joined stays")
 
 @dataclass(frozen=True, slots=True)
 class _Running:
+    """A running request, and the thread that carries it out."""
+
     request: Request
     thread: threading.Thread
 
 
 class RequestWorker:
-    """Carries out requests while it is open; a context manager.
+    """Carries out a pipeline's requests beside its stream while open; a context manager.
 
-    `first` is called before it looks for requests, `on_idle` each time that nothing is left to do.
+    `first` is called before each round of requests, `on_idle` whenever none is left to do.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class RequestWorker:
                     self._leave(request, error)
 
     def _have_left(self, wait_s: float) -> bool:
-        """Wait until all threads have ended; tell whether they have."""
+        """Wait up to `wait_s` for all request threads to end; tell whether they have."""
         until = time.monotonic() + wait_s
         self._thread.join(timeout=wait_s)
         with self._lock:
@@ -111,7 +113,7 @@ class RequestWorker:
         return not any(thread.is_alive() for thread in (self._thread, *threads))
 
     def _fence_those_left(self) -> None:
-        """Let nothing join any more for requests whose threads have not ended."""
+        """Stop requests whose threads have not ended from joining more rows."""
         with self._lock:
             left = [each.request for each in self._running.values() if each.thread.is_alive()]
         for request in left:
@@ -121,7 +123,7 @@ class RequestWorker:
                 sink.begin(request.ledger_key, request.scope.tables)
 
     def _leave(self, request: Request, error: BaseException | None) -> None:
-        """End what is to be cancelled; say of what stays why it waits, if the stream failed."""
+        """At the stream's end, cancel a request as wanted, or note why the request waits."""
         if request.is_cancel_wanted and self._has_freed(request):
             return  # whoever comes next brings these rows back first
         if request.is_cancel_wanted:
@@ -130,15 +132,18 @@ class RequestWorker:
             self._note_waiting(request, f"the stream stopped with {self._scrubbed(error)}")
 
     def _has_freed(self, request: Request) -> bool:
+        """Tell whether the request has deleted sink rows to free unique values for others."""
         tables = self._job.schemas().keys() & set(request.scope.tables)
         with closing(self._job.sink().open_joins()) as sink:
             return any(sink.freed_keys(request.ledger_key, table).num_rows for table in tables)
 
     def _run(self) -> None:
+        """Carry out requests until the job ends; the thread's connections are noted."""
         with self._connections.noted():
             self._look_again_and_again()
 
     def _look_again_and_again(self) -> None:
+        """Begin requests that may run, every few seconds, until the job ends."""
         while True:
             self._woken.clear()
             if self._is_ending():
@@ -154,6 +159,7 @@ class RequestWorker:
             self._woken.wait(_LOOK_EVERY_S)
 
     def _begin_those_that_may(self) -> None:
+        """Start a thread for each request that may run and for which readers are free."""
         with self._lock:
             running = tuple(each.request for each in self._running.values())
         to_do = self._flowing()
@@ -172,11 +178,13 @@ class RequestWorker:
             thread.start()
 
     def _take_readers(self, request: Request) -> Sequence[int]:
+        """Take readers for a request; none if no room is left."""
         with self._lock:
             self._room = self._room or room_for_readers(self._job)
             return self._room.take(request)
 
     def _run_one(self, request: Request, readers: Sequence[int]) -> None:
+        """Carry out one request in its thread, and free its readers at the end."""
         is_over = False
         try:
             with self._connections.noted():
@@ -199,10 +207,11 @@ class RequestWorker:
                 self._woken.set()  # else it is looked at again in a while
 
     def _is_ending(self) -> bool:
+        """Tell whether the worker or the stream is to end."""
         return self._closing.is_set() or self._following.ending.is_set()
 
     def _flowing(self) -> list[Request]:
-        """Return what can be carried out: the stream leaves none of its tables alone."""
+        """Return the open requests whose tables all flow; note on the others why they wait."""
         requests = [request for request in self._open() if request.kind.reads_rows]
         if not requests:
             return []
@@ -219,14 +228,17 @@ class RequestWorker:
         return flowing
 
     def _note_waiting(self, request: Request, why: str) -> None:
+        """Store why a request waits, unless that is stored already."""
         waits = StoredError.saying(f"waits: {why}")
         if request.error != waits:
             self._job.store.note_request(self._job.spec.generation, replace(request, error=waits))
 
     def _open(self) -> tuple[Request, ...]:
+        """Return the pipeline's requests that are to be done."""
         return self._job.store.to_do(self._job.spec.pipeline)
 
     def _carry_out(self, request: Request, readers: Sequence[int]) -> None:
+        """Carry out one request from its status to its end: done, cancelled or failed."""
         if request.status is RequestStatus.ASKED:
             request = self._job.move_request(request, RequestStatus.READING)
             self._tell(f"{request.kind.value} {request.request_id} begins: {request.scope}")
@@ -254,7 +266,7 @@ class RequestWorker:
             self._end(resync.request, RequestStatus.DONE)
 
     def _give_up(self, resync: Resync, status: RequestStatus, why: StoredError) -> None:
-        """End a request before all of it is read, without a row less for it at the sink."""
+        """End a request early, once the rows that it deleted for unique values are read again."""
         try:
             self._try(resync, resync.bring_back)
         except (FencedError, StateMovedError):
@@ -269,7 +281,7 @@ class RequestWorker:
         self._end(resync.request, status, why)
 
     def _try(self, resync: Resync, act: Callable[[], None]) -> None:
-        """Carry it out, again and again from where it is while that may help."""
+        """Call `act` again and again, while it makes progress or a retry may help."""
         failures, since, done = 0, time.monotonic(), resync.request.splits
         while True:
             try:
@@ -292,7 +304,7 @@ class RequestWorker:
                 resync.wait(text, self._back_off.wait_s(failures))
 
     def _may_pass(self, error: CdcError, resync: Resync) -> bool:
-        """Tell whether trying again may help, as where a table is another one by now.
+        """Tell whether a retry may help, as where a table's definition has changed by now.
 
         The stream makes a change of a table's its own when it comes there.
         """
@@ -307,7 +319,7 @@ class RequestWorker:
         return False
 
     def _note_read(self, request: Request) -> None:
-        """Tell the ledger that all rows of tables that were added are there."""
+        """Tell the ledger that all rows of the tables of an ADD request were read."""
         if request.kind is not RequestKind.ADD:
             return
         with self._following.changing, closing(self._job.sink().open_ledger()) as ledger:
@@ -320,6 +332,7 @@ class RequestWorker:
             self._job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CONSISTENT)
 
     def _end(self, request: Request, status: RequestStatus, error: StoredError = NO_ERROR) -> None:
+        """Move a request to its last status, and delete its progress from the ledger."""
         self._job.move_request(request, status, error)
         with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
             sink.forget(request.ledger_key)
@@ -328,11 +341,12 @@ class RequestWorker:
         self._tell(f"{text}; {error}" if error else text, level=level)
 
     def _tell(self, text: str, *, level: str = "info") -> None:
+        """Record a text among the pipeline's events; a state store that is away is ignored."""
         with suppress(CdcError):
             self._job.store.tell(self._job.spec.pipeline, text, level=level)
 
     def _push(self) -> None:
-        """Bring the ledger to where the stream is, if it has passed over log in between."""
+        """Commit idle log, which moves the ledger to the stream's position."""
         passed_over = self._passed_over
         if passed_over.log is None:
             return
@@ -340,4 +354,5 @@ class RequestWorker:
             passed_over.commit(ledger)
 
     def _scrubbed(self, error: CdcError) -> CdcError:
+        """Return the error without the job's passwords."""
         return error.rewritten(self._job.servers.secrets.scrub)

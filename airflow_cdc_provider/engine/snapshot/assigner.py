@@ -40,18 +40,18 @@ _TO_READ = {SplitStatus.PLANNED, SplitStatus.READING, SplitStatus.FAILED}
 
 @dataclass(slots=True)
 class SplitNumbers:
-    """The next number of each table's splits; the planner and cuts take from the same."""
+    """The next split number of each table; the planner and the cuts of splits share it."""
 
     _next: dict[TableId, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def used(self, split: SnapshotSplit) -> None:
-        """Never give this split's number again."""
+        """Note a split's number as used."""
         with self._lock:
             self._next[split.table] = max(self._next.get(split.table, 0), split.number + 1)
 
     def take(self, table: TableId, count: int = 1) -> int:
-        """Give `count` consecutive numbers; returns the first."""
+        """Take `count` consecutive numbers of a table; return the first."""
         with self._lock:
             first = self._next.get(table, 0)
             self._next[table] = first + count
@@ -60,7 +60,7 @@ class SplitNumbers:
 
 @dataclass(slots=True)
 class Progress:
-    """What the job's readers have reported so far."""
+    """Counts of what the job's readers have reported so far."""
 
     splits: int = 0
     rows: int = 0
@@ -68,7 +68,7 @@ class Progress:
     changes: int = 0
 
     def add(self, report: SplitReport) -> None:
-        """Count one report."""
+        """Add one split's report to the counts."""
         self.splits += 1
         self.rows += report.rows
         self.bytes += report.bytes
@@ -76,7 +76,7 @@ class Progress:
 
 
 class SplitAssigner:
-    """Hands out a pipeline's splits under one generation; called from many threads."""
+    """Gives a pipeline's splits to readers, and stores each split's status; thread-safe."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class SplitAssigner:
         self._writing = threading.RLock()
 
     def load(self) -> None:
-        """Let every stored split be claimed that is neither finished nor cut.
+        """Queue every stored split that is neither finished nor cut.
 
         Attempts of earlier jobs do not count: what ended them may be mended by now.
         """
@@ -123,7 +123,7 @@ class SplitAssigner:
                 self.queue.add((split,))
 
     def claim(self, reader: int, *, wait_s: float) -> Claim | NoClaim:
-        """Give the reader a split, or say why there is none."""
+        """Give the reader a split, or return why there is none."""
         while True:
             claim = self.queue.claim(reader, wait_s=wait_s)
             if isinstance(claim, NoClaim):
@@ -141,7 +141,7 @@ class SplitAssigner:
             self.refuse(claim.split, error)
 
     def report(self, report: SplitReport) -> None:
-        """Note that a split is published; noting it twice is harmless."""
+        """Note that a split is published, so finished; noting it twice is harmless."""
         split = self.queue.finish(report.split_id)
         if split is None:
             return
@@ -159,7 +159,7 @@ class SplitAssigner:
         )
 
     def cut(self, split: SnapshotSplit, middle: Key) -> None:
-        """Put two halves in the place of a split that is too big."""
+        """Replace a split that is too big by its two halves."""
         number = self.numbers.take(split.table, 2)
         halves = cut_in_two(split, middle, next_number=number)
         with self._writing:
@@ -171,15 +171,15 @@ class SplitAssigner:
         log.info("split too big, cut: split=%s halves=%d,%d", split.split_id, number, number + 1)
 
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
-        """Note that a split cannot be read; its table is given up, the others go on."""
+        """Note that a split cannot be read: its table fails, other tables continue."""
         self.queue.finish(split.split_id)
         self._mark(split, SplitStatus.FAILED, error=StoredError.of(error))
         self.refuse_table(split.table, error, at=split.split_id)
 
     def refuse_table(self, table: TableId, error: CdcError, *, at: str) -> None:
-        """Give up a table, or set it aside if it was changed; the others go on.
+        """Mark a table as failed, or as changed if it is to begin again; other tables go on.
 
-        `at` says for the log what of it could not be done.
+        `at` says for the log which part of it failed.
         """
         self.queue.fail_table(table, error)
         if self._begins_again and isinstance(error, TableChangedError):
@@ -191,7 +191,7 @@ class SplitAssigner:
         self._mark_table(table, TablePhase.FAILED, StoredError.of(error))
 
     def set_aside(self, table: TableId) -> None:
-        """Let a table that was changed begin again once the others are handed off."""
+        """Mark a table as changed at the source; it begins again once the others are handed off."""
         with self._writing:
             if table in self.changed:
                 return
@@ -202,24 +202,24 @@ class SplitAssigner:
         self._stored(lambda: self._store.tell(self._name, text, level="warning"))
 
     def plan(self, splits: Sequence[SnapshotSplit]) -> None:
-        """Store newly planned splits and let them be claimed."""
+        """Store newly planned splits and queue them."""
         with self._writing:
             self._store.add_splits(self._name, self._generation, splits)
         self.queue.add(splits)
 
     def planned(self, table: TableId) -> None:
-        """Note that a table's splits are all planned."""
+        """Note that all splits of a table are planned."""
         self._stored(lambda: self._store.finish_planning(self._name, self._generation, table))
         self.queue.finish_planning(table)
         self.note_if_read(table)
 
     def note_if_read(self, table: TableId) -> None:
-        """Note that a table is read, once nothing of it is left."""
+        """Mark a table as read, once no split of it is left to plan or read."""
         if self.queue.is_read(table):
             self._mark_table(table, TablePhase.READ)
 
     def reader_lost(self, reader: int) -> None:
-        """Give what a dead reader held to the next one."""
+        """Queue again the splits that a dead reader had."""
         for claim in self.queue.give_back(reader):
             log.warning(
                 "reader lost, split given out again: split=%s attempt=%d",
@@ -235,6 +235,7 @@ class SplitAssigner:
         report: SplitReport | None = None,
         error: StoredError = NO_ERROR,
     ) -> None:
+        """Store a split's status; if a newer owner has fenced this one, stop the queue."""
         try:
             self._stored(
                 lambda: self._store.mark_split(
@@ -246,12 +247,13 @@ class SplitAssigner:
             raise
 
     def _mark_table(self, table: TableId, phase: TablePhase, error: StoredError = NO_ERROR) -> None:
+        """Store a table's phase."""
         self._stored(
             lambda: self._store.mark_table(self._name, self._generation, table, phase, error)
         )
 
     def _stored(self, write: Callable[[], None]) -> None:
-        """Make a write that may be made twice; wait for a state store that is away.
+        """Do a write that may be repeated; retry while the state store is away.
 
         A reader waits with it: its split has not failed.
         """
@@ -270,9 +272,9 @@ class SplitAssigner:
 
 
 def _is_cut(split: SnapshotSplit, others: Sequence[SnapshotSplit]) -> bool:
-    """Tell whether the halves of this split are in the plan: a cut that was not noted to its end.
+    """Tell whether a split's two halves are planned: its cut was not marked to the end.
 
-    Halves are numbered one after the other, behind the split they replace.
+    Halves have consecutive numbers, higher than that of the split they replace.
     """
     lefts = {other.number: other.keys for other in others if other.table == split.table}
     for number, left in lefts.items():

@@ -28,7 +28,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AssignerAddress:
-    """Where the driver's assigner listens, how to know it, and the key that opens it."""
+    """Where the driver's assigner listens: address, certificate, and the key to enter."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class AssignerAddress:
 
 
 class MessageConnection:
-    """JSON messages over a socket; not for several threads."""
+    """A connection that carries JSON messages; not thread-safe."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -56,7 +56,7 @@ class MessageConnection:
         self._socket.sendall(len(body).to_bytes(4, "big") + body)
 
     def receive(self) -> Message:
-        """Wait for a message; `EOFError` if the other side has left."""
+        """Wait for a message; `EOFError` if the other side has closed the connection."""
         message: Message = json.loads(self.receive_bytes())
         return message
 
@@ -68,10 +68,11 @@ class MessageConnection:
         return self._exactly(length)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
     def _exactly(self, count: int) -> bytes:
+        """Receive exactly `count` bytes."""
         received = bytearray()
         while len(received) < count:
             part = self._socket.recv(count - len(received))
@@ -108,7 +109,7 @@ def connect(address: AssignerAddress) -> MessageConnection:
 
 
 def greet(plain: socket.socket, context: ssl.SSLContext, key: bytes) -> MessageConnection:
-    """Encrypt a connection that came in, and let it pass if it shows the key."""
+    """Set up TLS on an incoming connection, and accept it if the client sends the key."""
     plain.settimeout(_GREETING_S)
     secure = context.wrap_socket(plain, server_side=True)
     connection = MessageConnection(secure)

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DriverPlace:
-    """Where the driver listens for its readers."""
+    """The host and ports where the driver listens for its readers."""
 
     host: str
     """The address under which they reach it."""
@@ -53,7 +53,7 @@ class DriverPlace:
 
 
 class AssignerServer:
-    """Serves one assigner while it is open; a context manager."""
+    """Serves one assigner to readers over TLS while open; a context manager."""
 
     def __init__(self, assigner: SplitAssigner, place: DriverPlace) -> None:
         self._assigner = assigner
@@ -82,6 +82,7 @@ class AssignerServer:
             thread.join(timeout=LONG_POLL_S)
 
     def _accept(self) -> None:
+        """Accept connections of readers, each served in a thread of its own."""
         while not self._closing.is_set():
             try:
                 connection, _ = self._listener.accept()
@@ -99,6 +100,7 @@ class AssignerServer:
             self._threads.add(thread)
 
     def _serve(self, plain: socket.socket) -> None:
+        """Answer one reader's messages until it closes; then its splits are queued again."""
         reader = next(self._readers)
         # under a second descriptor: TLS takes the first one over, and no two threads may use that
         same = plain.dup()
@@ -120,6 +122,7 @@ class AssignerServer:
             self._threads.discard(threading.current_thread())
 
     def _answer(self, reader: int, message: Message) -> Message:
+        """Carry out one message of a reader, and return the answer."""
         try:
             match message["ask"]:
                 case "claim":
@@ -140,6 +143,7 @@ class AssignerServer:
         return {"answer": "noted"}
 
     def _claim(self, reader: int) -> Message:
+        """Give the reader a split, as a message."""
         claim = self._assigner.claim(reader, wait_s=LONG_POLL_S)
         if isinstance(claim, NoClaim):
             return {"answer": claim.value}
@@ -151,7 +155,7 @@ class AssignerServer:
 
 
 def _listener(place: DriverPlace) -> socket.socket:
-    """Listen on the first of the ports that is free."""
+    """Open a socket on the first of the ports that is free; `AssignerPortError` if none is."""
     host, ports, problem = place.bind or place.host, place.ports, ""
     for port in ports:
         try:
@@ -171,7 +175,7 @@ def _listener(place: DriverPlace) -> socket.socket:
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Let the kernel notice a host that vanished, within about half a minute."""
+    """Turn on TCP keep-alive, so that a vanished host is noticed in about half a minute."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):

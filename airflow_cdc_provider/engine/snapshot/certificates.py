@@ -16,7 +16,7 @@ _ALWAYS = timedelta(days=3650)
 
 
 def own_certificate() -> tuple[ssl.SSLContext, str]:
-    """Make a certificate; return what a server needs to show it, and its PEM for clients."""
+    """Make a self-signed certificate; return the server's TLS context and the clients' PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "assigner")])
     public = x509.SubjectKeyIdentifier.from_public_key(key.public_key())

@@ -34,7 +34,7 @@ OpenBoundaries = Callable[[], AbstractContextManager[Boundaries]]
 
 
 class Planner:
-    """Plans the rest of a pipeline's tables in a thread of its own."""
+    """Plans the splits of tables in a thread of its own, while readers already read."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Planner:
 
     @property
     def is_needed(self) -> bool:
+        """Tell whether any table is left to plan."""
         return bool(self._tables)
 
     def __enter__(self) -> Planner:
@@ -69,6 +70,7 @@ class Planner:
             self._thread.join(timeout=60)
 
     def _run(self) -> None:
+        """Plan each table in turn; a table that cannot be planned fails alone."""
         for table in self._tables:
             if self._closing.is_set() or self._assigner.queue.is_stopped:
                 return
@@ -81,6 +83,7 @@ class Planner:
                 self._assigner.refuse_table(table.table, error, at="planning")
 
     def _plan_with_retries(self, table: TableState) -> None:
+        """Plan a table's splits, again while the source is away."""
         failures, since = 0, time.monotonic()
         while True:
             try:
@@ -96,6 +99,7 @@ class Planner:
                     return
 
     def _plan(self, table: TableState, boundaries: Boundaries) -> None:
+        """Plan the splits of a table from the last stored split on."""
         schema = table.plan.schema
         known = [s.split for s in self._stored(table) if s.status is not SplitStatus.CUT]
         end = frontier(known)
@@ -111,12 +115,13 @@ class Planner:
         self._assigner.planned(schema.table)
 
     def _numbered(self, splits: Iterable[SnapshotSplit]) -> Iterator[SnapshotSplit]:
+        """Give each split its number."""
         for split in splits:
             yield replace(split, number=self._assigner.numbers.take(split.table))
 
 
 def frontier(splits: Iterable[SnapshotSplit]) -> Key | None:
-    """Return the end behind which nothing is planned yet; None if that is the end of the table.
+    """Return the key up to which splits are planned, None if that is the end of the table.
 
     Splits that were cut are left out, their halves are in. Keys are compared for equality only,
     so this holds for texts too.
@@ -128,6 +133,7 @@ def frontier(splits: Iterable[SnapshotSplit]) -> Key | None:
 
 
 def _in_groups(splits: Iterable[SnapshotSplit]) -> Iterator[list[SnapshotSplit]]:
+    """Group splits that are stored together: at most so many, and not too late."""
     group: list[SnapshotSplit] = []
     stored_at = time.monotonic()
     for split in splits:

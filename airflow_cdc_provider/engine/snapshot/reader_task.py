@@ -52,7 +52,10 @@ _ARROW_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ReaderTask:
-    """All that a reader needs; it travels in Spark's pickled closure and nowhere else."""
+    """The settings of a snapshot reader, as they travel to an executor.
+
+    In Spark's pickled closure, and nowhere else.
+    """
 
     source: Source
     sink: Sink
@@ -67,7 +70,7 @@ class ReaderTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadersEnd:
-    """What readers of a round did, and how they ended."""
+    """What the readers of one round did: counts, errors, and whether any was relieved."""
 
     errors: Sequence[CdcError]
     splits: int
@@ -77,7 +80,7 @@ class ReadersEnd:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> ReadersEnd:
-        """Read the rows that readers yielded."""
+        """Sum up the rows that readers yielded at their end."""
         errors = [CdcError.from_json(json.loads(row["error"])) for row in rows if row["error"]]
         return cls(
             errors,
@@ -88,7 +91,7 @@ class ReadersEnd:
 
 
 def read_splits(task: ReaderTask, reader: int) -> Iterator[pa.RecordBatch]:
-    """Read splits until none is left, or for as long as a reader works; yields one row of it."""
+    """Read splits until none is left or the reader's time is over; yield one row of totals."""
     splits = rows = 0
     error, is_relieved, began = "", False, time.monotonic()
     try:
@@ -108,11 +111,12 @@ def read_splits(task: ReaderTask, reader: int) -> Iterator[pa.RecordBatch]:
 
 
 def _is_over(began: float, most_s: float | None) -> bool:
+    """Tell whether a reader has worked for as long as it may."""
     return most_s is not None and time.monotonic() - began >= most_s
 
 
 class _Reader:
-    """The connections of one reader; opened when first needed, and again after a failure."""
+    """One reader's connections to source and sink; opened when needed, again after a failure."""
 
     def __init__(self, task: ReaderTask, number: int) -> None:
         self._task = task
@@ -121,7 +125,7 @@ class _Reader:
         self._sink: SplitSink | None = None
 
     def read(self, split: SnapshotSplit, assigner: RemoteAssigner) -> SplitReport | None:
-        """Bring one split to its end: published, which is reported, or cut or refused."""
+        """Read and publish one split with retries; return its report, None if cut or refused."""
         failures, since = 0, time.monotonic()
         while True:
             try:
@@ -148,7 +152,7 @@ class _Reader:
                 return None
 
     def close(self) -> None:
-        """Let go of the connections; what was not committed is rolled back."""
+        """Close the connections; what was not committed is rolled back."""
         source, self._source = self._source, None
         sink, self._sink = self._sink, None
         for opened in (source, sink):
@@ -156,6 +160,7 @@ class _Reader:
                 opened.close()
 
     def _read_once(self, split: SnapshotSplit, attempt: int) -> SplitReport:
+        """Read one split and publish its rows, without a retry; return the report."""
         if self._source is None:
             reading = self._task.reading
             own = replace(reading, reader_id=reading.reader_id + self._number)
@@ -172,6 +177,7 @@ class _Reader:
     def _cut(
         self, split: SnapshotSplit, assigner: RemoteAssigner, too_big: SplitTooBigError
     ) -> None:
+        """Cut a split that is too big in two; refuse it if that fails."""
         try:
             assigner.cut(split, self._task.source.middle_of(split))
         except FencedError:
@@ -182,7 +188,7 @@ class _Reader:
 
 
 def reader_rows(task: ReaderTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the readers whose numbers come in; what `mapInArrow` calls."""
+    """Run the readers whose numbers are in `batches`; the function that `mapInArrow` calls."""
     for batch in batches:
         for reader in batch.column(0).to_pylist():
             yield from read_splits(task, reader)

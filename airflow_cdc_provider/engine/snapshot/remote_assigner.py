@@ -19,7 +19,7 @@ LONG_POLL_S = 5.0
 
 
 class RemoteAssigner:
-    """`core.ports.Assigner` over one connection to the driver; not for several threads."""
+    """Asks the driver's assigner for splits, over one connection; not thread-safe."""
 
     def __init__(self, address: AssignerAddress) -> None:
         try:
@@ -40,7 +40,7 @@ class RemoteAssigner:
                 return None
 
     def report(self, report: SplitReport) -> None:
-        """Tell that a split is published; telling it twice is harmless."""
+        """Report that a split is published; reporting it twice is harmless."""
         self._ask({"ask": "report", "report": report_to_json(report)})
 
     def cut(self, split: SnapshotSplit, middle: Key) -> None:
@@ -48,14 +48,15 @@ class RemoteAssigner:
         self._ask({"ask": "cut", "split": split_to_json(split), "middle": key_to_json(middle)})
 
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
-        """Tell that a split failed in a way that reading it again does not mend."""
+        """Report that a split failed with an error that no retry mends."""
         self._ask({"ask": "refuse", "split": split_to_json(split), "error": error.to_json()})
 
     def close(self) -> None:
-        """Leave; a split that was claimed and not reported is given to another reader."""
+        """Close the connection; a split claimed and not reported goes to another reader."""
         self._connection.close()
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send a message to the driver and return the answer; raise the error that it carries."""
         try:
             self._connection.send(message)
             answer = self._connection.receive()
@@ -67,7 +68,7 @@ class RemoteAssigner:
 
 
 def _driver_gone() -> FencedError:
-    """Without its driver a reader has no owner any more, and so it may not go on."""
+    """Return the error of a reader whose driver is gone: without an owner it may not go on."""
     return FencedError(
         "the driver that hands out splits is gone",
         where="snapshot reader",

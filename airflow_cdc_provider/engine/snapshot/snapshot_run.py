@@ -49,27 +49,27 @@ _MAY_START = frozenset({Phase.PLANNING, Phase.FAILED})
 
 
 class Readers(Protocol):
-    """Runs readers somewhere."""
+    """Runs snapshot readers, in this process or on Spark."""
 
     @property
     def driver(self) -> DriverPlace:
-        """Where this process listens for them."""
+        """Where the driver listens for the readers."""
 
     @property
     def at_once(self) -> int | None:
-        """How many run at the same time; None if that cannot be told."""
+        """How many readers run at the same time; None if that is not known."""
 
     def run(self, task: ReaderTask, count: int) -> CdcError | None:
-        """Run a round of them; returns the worst error that came out of it."""
+        """Run `count` readers to their end; return the worst error of theirs."""
 
 
 def worst(errors: Sequence[CdcError]) -> CdcError | None:
-    """Return the error that decides what becomes of the round, None if there is none."""
+    """Return the error that decides how the round ends: a fence first; None if there is none."""
     return min(errors, key=lambda error: not isinstance(error, FencedError), default=None)
 
 
 def run_snapshot(job: Job, readers: Readers, *, back_off: BackOff | None = None) -> JobResult:
-    """Read every split that is not finished; returns when all are, or when asked to stop."""
+    """Read every split that is not finished, until all are, or until asked to stop."""
     started = time.monotonic()
     while True:
         assigner, is_again = _own_and_read(job, readers, back_off)
@@ -85,7 +85,7 @@ def run_snapshot(job: Job, readers: Readers, *, back_off: BackOff | None = None)
 def _own_and_read(
     job: Job, readers: Readers, back_off: BackOff | None
 ) -> tuple[SplitAssigner, bool]:
-    """Read until nothing is left or the end is asked for; True to begin again."""
+    """Own the pipeline and read until nothing is left or a stop; True to begin again."""
     spec = job.spec
     begins_again = job.sink().abilities.begins_tables_again
     assigner = SplitAssigner(job.store, spec.pipeline, spec.generation, begins_again=begins_again)
@@ -124,7 +124,7 @@ def _own_and_read(
 
 
 def _begin(job: Job) -> int | None:
-    """Take the pipeline over; returns a reader's connections, None if nothing is to be read."""
+    """Take the pipeline over; return connections per reader, None if nothing is to be read."""
     spec = job.spec
     plan_id = job.pipeline().plan_id
     with closing(job.sink().open_ledger()) as ledger:
@@ -147,7 +147,7 @@ def _begin(job: Job) -> int | None:
 def _read(
     job: Job, assigner: SplitAssigner, readers: Readers, each: int, ending: threading.Event
 ) -> None:
-    """Run the readers, and the planner beside them."""
+    """Run the readers, and beside them the planner of splits."""
     spec = job.spec
     assigner.load()
     for table in job.store.tables(spec.pipeline):
@@ -170,7 +170,7 @@ def _read(
 
 
 def _check_source(job: Job, held: Sequence[AppliedThrough]) -> None:
-    """Require that the source has what published splits hold; tell of one that took over."""
+    """Require that the source's log has what published splits contain; record a failover."""
     read = smallest(each.position for each in held)
     news = job.source().require_same_log(read, held, job.schemas())
     if news:
@@ -190,6 +190,7 @@ def reader_count(job: Job, at_once: int | None, each: int, *, planning: bool) ->
 
 
 def _task(job: Job, server: AssignerServer) -> ReaderTask:
+    """Return the settings of the readers."""
     return ReaderTask(
         source=job.source(),
         sink=job.sink(),
@@ -211,7 +212,7 @@ def _run_rounds(
     run_readers: Callable[[], CdcError | None],
     ending: threading.Event,
 ) -> None:
-    """Run readers until the queue is over; a round ends early only when a reader broke."""
+    """Run rounds of readers until the queue is empty; a round ends early if a reader broke."""
     for round_number in range(1, MOST_ROUNDS + 1):
         error = run_readers()
         if isinstance(error, FencedError):
@@ -228,7 +229,7 @@ def _run_rounds(
 
 
 def _set_changed_aside(job: Job, assigner: SplitAssigner) -> None:
-    """Set tables aside that could not be read, and are not defined as they were planned."""
+    """Mark failed tables as changed, if their definition is not the planned one any more."""
     failed, planned = _failed(assigner), job.schemas()
     if not failed:
         return
@@ -239,11 +240,13 @@ def _set_changed_aside(job: Job, assigner: SplitAssigner) -> None:
 
 
 def _failed(assigner: SplitAssigner) -> dict[TableId, CdcError]:
+    """Return the tables that failed and were not changed, with their errors."""
     failed = assigner.queue.failed_tables
     return {table: failed[table] for table in failed if table not in assigner.changed}
 
 
 def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
+    """Raise one error for all tables that failed."""
     failed = _failed(assigner)
     if not failed:
         return
@@ -259,6 +262,7 @@ def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
 
 
 def _result(job: Job, assigner: SplitAssigner, started: float) -> JobResult:
+    """Return the result of the snapshot job."""
     progress = assigner.progress
     return JobResult(
         str(job.spec.pipeline),
@@ -274,6 +278,7 @@ def _result(job: Job, assigner: SplitAssigner, started: float) -> JobResult:
 
 
 def _another_plan(job: Job, plan_id: str) -> IntegrityError:
+    """Return the error for a sink that has splits of another plan."""
     return IntegrityError(
         f"the sink holds another plan than {plan_id}, which the state store has",
         where=f"ledger of {job.spec.pipeline}",
@@ -283,6 +288,7 @@ def _another_plan(job: Job, plan_id: str) -> IntegrityError:
 
 
 def _left_over(job: Job) -> RetryableError:
+    """Return the error for a round that left splits unread without a reason."""
     return RetryableError(
         "the readers ended and left splits behind",
         where=f"snapshot of {job.spec.pipeline}",

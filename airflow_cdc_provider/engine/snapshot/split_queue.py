@@ -35,7 +35,7 @@ class Claim:
 
 
 class NoClaim(Enum):
-    """Why there is no split to claim."""
+    """Why a reader gets no split: wait and ask again, or the end."""
 
     WAIT = "wait"
     END = "end"
@@ -43,13 +43,15 @@ class NoClaim(Enum):
 
 @dataclass(slots=True)
 class _Held:
+    """A claim, and the reader that has it."""
+
     claim: Claim
     reader: int
 
 
 @dataclass(slots=True)
 class SplitQueue:
-    """The splits of a job that are not finished."""
+    """The splits of a job that are waiting or being read, and which tables are still planned."""
 
     _waiting: list[tuple[int, int, SnapshotSplit]] = field(default_factory=list)
     _held: dict[str, _Held] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class SplitQueue:
     _order: itertools.count[int] = field(default_factory=itertools.count)
 
     def add(self, splits: Iterable[SnapshotSplit], *, attempts: int = 0) -> None:
-        """Let splits be claimed; `attempts` were made at them before."""
+        """Queue splits; `attempts` is how often each was tried before."""
         with self._changed:
             for split in splits:
                 self._attempts.setdefault(split.split_id, attempts)
@@ -69,18 +71,18 @@ class SplitQueue:
             self._changed.notify_all()
 
     def start_planning(self, tables: Iterable[TableId]) -> None:
-        """Tell that more splits of these tables will come."""
+        """Note that more splits of these tables will come."""
         with self._changed:
             self._planning.update(tables)
 
     def finish_planning(self, table: TableId) -> None:
-        """Tell that no more splits of this table will come."""
+        """Note that no more splits of this table will come."""
         with self._changed:
             self._planning.discard(table)
             self._changed.notify_all()
 
     def claim(self, reader: int, *, wait_s: float) -> Claim | NoClaim:
-        """Give the reader a split; wait for one no longer than `wait_s`."""
+        """Give the reader a split, or wait for one up to `wait_s`."""
         deadline = time.monotonic() + wait_s
         with self._changed:
             while not (self._waiting and not self._stopped):
@@ -97,14 +99,14 @@ class SplitQueue:
             return claim
 
     def finish(self, split_id: str) -> SnapshotSplit | None:
-        """Tell that a split is published; None if it is not being read (told before)."""
+        """Note that a split is published; return the split, None if it is not being read."""
         with self._changed:
             held = self._held.pop(split_id, None)
             self._changed.notify_all()
             return None if held is None else held.claim.split
 
     def cut(self, split: SnapshotSplit, halves: Iterable[SnapshotSplit]) -> bool:
-        """Put the halves in the place of a split that is being read; False if it is not."""
+        """Replace a split that is being read by its halves; False if it is not."""
         with self._changed:
             if self._held.pop(split.split_id, None) is None:
                 return False
@@ -115,7 +117,7 @@ class SplitQueue:
             return True
 
     def fail_table(self, table: TableId, error: CdcError) -> None:
-        """Give out no more splits of this table."""
+        """Note a table's error, and give out no more of its splits."""
         with self._changed:
             self._failed.setdefault(table, error)
             self._planning.discard(table)
@@ -124,7 +126,7 @@ class SplitQueue:
             self._changed.notify_all()
 
     def give_back(self, reader: int) -> tuple[Claim, ...]:
-        """Let others claim what a dead reader held; returns what that was."""
+        """Queue again the splits that a dead reader had; return its claims."""
         with self._changed:
             lost = tuple(held.claim for held in self._held.values() if held.reader == reader)
             for claim in lost:
@@ -134,13 +136,13 @@ class SplitQueue:
             return lost
 
     def stop(self, reason: CdcError | None = None) -> None:
-        """Give out nothing any more."""
+        """Give out no more splits, for an error or because the job is to stop."""
         with self._changed:
             self._stopped = self._stopped or reason or True
             self._changed.notify_all()
 
     def is_read(self, table: TableId) -> bool:
-        """Tell whether nothing of a table is left to plan or to read."""
+        """Tell whether no split of a table is left to plan or to read."""
         with self._changed:
             waiting = any(entry[2].table == table for entry in self._waiting)
             held = any(held.claim.split.table == table for held in self._held.values())
@@ -148,15 +150,17 @@ class SplitQueue:
 
     @property
     def stopped_by(self) -> CdcError | None:
-        """Return the error that ended the job, None if it was asked to stop or goes on."""
+        """Return the error that ended the job; None if it was asked to stop, or goes on."""
         return self._stopped if isinstance(self._stopped, CdcError) else None
 
     @property
     def is_stopped(self) -> bool:
+        """Tell whether the queue was stopped."""
         return bool(self._stopped)
 
     @property
     def failed_tables(self) -> dict[TableId, CdcError]:
+        """Return the tables that failed, with their errors."""
         with self._changed:
             return dict(self._failed)
 
@@ -167,10 +171,12 @@ class SplitQueue:
             return self._is_over()
 
     def _is_over(self) -> bool:
+        """Tell whether no reader will get a split again; the caller has the lock."""
         if self._stopped:
             return True
         return not (self._waiting or self._held or self._planning)
 
     def _push(self, split: SnapshotSplit, urgency: int) -> None:
+        """Add a split to the heap, unless its table has failed."""
         if split.table not in self._failed:
             heapq.heappush(self._waiting, (urgency, next(self._order), split))

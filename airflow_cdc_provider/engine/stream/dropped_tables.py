@@ -31,7 +31,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 def leaving_table(
     plan: TablePlan, said: Sequence[Statement], through: LogPosition, policy: SchemaPolicy
 ) -> SchemaChange | None:
-    """Return how the stream lets go of a table that is gone; None if it is to stop there.
+    """Return the change that removes a dropped or renamed table; None if the policy is to stop.
 
     `said` are the statements about it, of which the last must have taken its name away.
     """
@@ -50,7 +50,7 @@ def leaving_table(
 
 
 def _taken_by(effect: StatementEffect, table: TableId) -> ChangeKind | None:
-    """Tell what took a table's name away, None if the statement did not."""
+    """Return the kind of statement that removed a table's name; None if the name is still there."""
 
     def same(left: object, right: object) -> bool:
         return str(left).casefold() == str(right).casefold()
@@ -66,7 +66,7 @@ def _taken_by(effect: StatementEffect, table: TableId) -> ChangeKind | None:
 def let_go(
     store: StateStore, sink: Sink, ledger: SinkLedger, generation: int, change: SchemaChange
 ) -> StreamSplit:
-    """Bring a table's leaving to its end; its change stays begun until the last step."""
+    """Finish removing a table. Its change stays open until the last step."""
     name, table = sink.owner.pipeline, change.table
     store.change_plan(name, generation, removed=[table])
     kept = [state.plan for state in store.tables(name)]

@@ -60,13 +60,13 @@ _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 
 
 class Follower(Protocol):
-    """Reads the log and applies it, once."""
+    """Reads the log and applies its changes to the sink, once per call."""
 
     def follow(self, start: LogPosition) -> bool:
-        """Follow from a start; raise what went wrong.
+        """Follow the log from a position; raise what went wrong.
 
-        True when the bound is reached or the end was asked for; False to be called again, from
-        where the ledger is then.
+        True when the bound is reached or the stream is to end; False to be called again, from the
+        ledger's position.
         """
 
 
@@ -80,10 +80,10 @@ def run_stream(
     back_off: BackOff | None = None,
     carries_out: bool = False,
 ) -> JobResult:
-    """Follow the log until the bound, until asked to stop, or until an error no retry mends.
+    """Follow the log until the bound, a stop, or an error that no retry mends.
 
     A continuous run carries out requests beside. A bounded one does where `carries_out` says so:
-    then its bound is the end of the log when nothing asked is left to do.
+    then its bound is the end of the log when no open request is left.
     """
     started = time.monotonic()
     if back_off is None and job.spec.stream_mode is StreamMode.CONTINUOUS:
@@ -101,7 +101,7 @@ def run_stream(
 def _own_and_follow(
     job: Job, following: Following, follower: OpenFollower, back_off: BackOff | None
 ) -> None:
-    """Follow until the end, or until a restart is asked for: then nothing is open any more."""
+    """Follow as the owner until the end or a restart; then all connections are closed."""
     with Ownership(
         job.store,
         job.spec.pipeline,
@@ -121,6 +121,7 @@ def _own_and_follow(
 def _follow_to_the_end(
     job: Job, following: Following, follower: OpenFollower, retries: Retries
 ) -> None:
+    """Follow until the bound, a stop or a lasting error, with heartbeat and requests beside."""
     try:
         with watched_servers(job, retries.outages):
             before = retries.call(lambda: _begin(job, following))
@@ -144,7 +145,7 @@ def _follow_to_the_end(
 
 
 def _begin(job: Job, following: Following) -> StreamCounts:
-    """Take the pipeline over; returns what earlier runs have committed."""
+    """Take the pipeline over; return the counts that earlier runs have committed."""
     before = _take_over(job, following)
     if job.spec.stream_mode is StreamMode.BOUNDED and not following.carries_out:
         following.bound = following.bound or _end_of_log(job)
@@ -153,6 +154,7 @@ def _begin(job: Job, following: Following) -> StreamCounts:
 
 
 def _result(job: Job, following: Following, started: float) -> JobResult:
+    """Return the result of the stream job: what this run has committed."""
     result = JobResult(
         str(job.spec.pipeline),
         job.spec.generation,
@@ -174,6 +176,7 @@ def _result(job: Job, following: Following, started: float) -> JobResult:
 
 
 def _leave(job: Job) -> None:
+    """Move the pipeline to the phase STOPPED."""
     if job.pipeline().phase is not Phase.STOPPED:  # a try before this one may have come through
         job.store.move(
             job.spec.pipeline, job.spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED
@@ -181,7 +184,7 @@ def _leave(job: Job) -> None:
 
 
 def _requests(job: Job, following: Following) -> AbstractContextManager[object]:
-    """Carry out what is asked, beside the stream."""
+    """Return the worker that carries out requests beside the stream, if the run has one."""
     if job.spec.stream_mode is StreamMode.CONTINUOUS:
         return RequestWorker(job, following, first=StoppedTables(job, following).bring_further)
     if not following.carries_out:
@@ -194,7 +197,7 @@ def _requests(job: Job, following: Following) -> AbstractContextManager[object]:
 
 
 class _Tries:
-    """Follows, and follows again from the ledger while that may help."""
+    """Follows the log, and again from the ledger's position as long as retries may help."""
 
     def __init__(
         self, job: Job, following: Following, follower: OpenFollower, retries: Retries
@@ -208,7 +211,7 @@ class _Tries:
         self._follower = follower(self._task, following)
 
     def run_to_the_end(self) -> None:
-        """Return when the bound is reached or a stop was asked for; raise what no retry mends."""
+        """Follow until the bound or a stop; raise an error that no retry mends."""
         failures, failing_since = 0, time.monotonic()
         start: LogPosition | None = None
         while not self._following.ending.is_set():
@@ -241,13 +244,13 @@ class _Tries:
             raise self._following.fenced
 
     def _leave_alone(self, error: CdcError) -> None:
-        """Begin again without the tables that an error is about; raise what is everybody's."""
+        """Isolate the tables that an error concerns and restart; raise any other error."""
         if not StoppedTables(self._job, self._following).stop(error):
             raise error
         self._following.begin_again()
 
     def _change_tables(self, stopped_by: TableChangedError) -> None:
-        """Make a change of the source's tables at the sink, and follow with what they are now."""
+        """Apply a change of table definitions to the sink, then follow with the new definitions."""
         if stopped_by.args == self._changed_by:
             raise stopped_by  # it was made, and stands in the way all the same
         self._changed_by = stopped_by.args
@@ -256,11 +259,13 @@ class _Tries:
         self._follower = self._open_follower(self._task, self._following)
 
     def _make_change(self, stopped_by: TableChangedError) -> None:
+        """Apply the change that stopped the stream, from the ledger's position."""
         changes = SchemaChanges(self._job, self._following, self._task.reading)
         with closing(self._job.sink().open_ledger()) as ledger:
             changes.make(stopped_by, ledger, ledger.stream())
 
     def _follow(self, stream: StreamSplit) -> bool:
+        """Follow once from the ledger's position; True if the bound or a stop was reached."""
         # also where nothing is to be read, and so nobody would look at the log
         held, tables = held_by_stream(stream), self._task.captured
         news = self._job.source().require_same_log(stream.start, held, tables)
@@ -280,13 +285,13 @@ class _Tries:
 
 
 def _pass_over(job: Job, following: Following) -> None:
-    """Move the ledger over what was read last and holds nothing for the sink."""
+    """Commit the idle log that was read last, which moves the ledger's position."""
     with closing(job.sink().open_ledger()) as ledger:
         following.passed_over.commit(ledger)
 
 
 def _finish_changes(job: Job, following: Following, ledger: SinkLedger) -> None:
-    """Bring changes to their end that were begun; a table whose change fails is left alone."""
+    """Finish schema changes that were begun; a table whose change fails is isolated."""
     spec = job.spec
     while True:
         try:
@@ -299,7 +304,7 @@ def _finish_changes(job: Job, following: Following, ledger: SinkLedger) -> None:
 
 
 def _take_over(job: Job, following: Following) -> StreamCounts:
-    """Fence every older writer, bring the state store in line, and mark what is to catch up."""
+    """Become the owner: fence older writers, reconcile, finish changes; return the counts."""
     spec = job.spec
     job.pipeline()
     with closing(job.sink().open_ledger()) as ledger:
@@ -319,7 +324,7 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
 
 
 def _committed(job: Job, following: Following) -> StreamSplit:
-    """Return the stream as the ledger has it, and note what was committed since the hand-off."""
+    """Read the stream from the ledger, and note what is committed since the hand-off."""
     with closing(job.sink().open_ledger()) as ledger:
         split, counts, following.stopped = ledger.stream(), ledger.counts(), ledger.stopped()
     if split is None:
@@ -330,11 +335,13 @@ def _committed(job: Job, following: Following) -> StreamSplit:
 
 
 def _end_of_log(job: Job) -> LogPosition:
+    """Return the position at the end of the source's log."""
     with closing(job.source().log_end(purpose="end of the log")) as log_end:
         return log_end.now()
 
 
 def _task(job: Job, following: Following) -> StreamTask:
+    """Return the settings of the stream's reader and writer."""
     spec, schemas, sink = job.spec, job.schemas(), job.sink()
     return StreamTask(
         source=job.source(),
@@ -353,6 +360,7 @@ def _task(job: Job, following: Following) -> StreamTask:
 
 
 def _not_handed_off(job: Job) -> SnapshotRequiredError:
+    """Return the error for a pipeline that was not handed off to the stream."""
     return SnapshotRequiredError(
         f"pipeline {job.spec.pipeline} is not handed off",
         where="sink's ledger",

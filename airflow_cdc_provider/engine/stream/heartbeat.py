@@ -52,7 +52,7 @@ _LAST_LOOK_S = 10.0
 def note_reach(
     store: StateStore, name: PipelineName, log_end: KnowsReach, position: LogPosition
 ) -> None:
-    """Note how far the source's log reaches back; that it cannot be told is no error."""
+    """Store how far back the source's log reaches; if that is not known, it is only logged."""
     try:
         store.keep_note(name, NoteKind.LOG_REACH, asdict(log_end.reach(position)))
     except CdcError as error:
@@ -61,7 +61,7 @@ def note_reach(
 
 @dataclass(frozen=True, slots=True)
 class _SinkLook:
-    """What a look into the sink's ledger found."""
+    """What the heartbeat read from the sink's ledger."""
 
     split: StreamSplit
     counts: StreamCounts
@@ -69,7 +69,7 @@ class _SinkLook:
 
 
 class Heartbeat:
-    """Beats while it is open; a context manager."""
+    """Stores the stream's position, lag and outages every few seconds; a context manager."""
 
     def __init__(
         self, job: Job, following: Following, outages: Outages, *, every_s: float = 2.0
@@ -106,6 +106,7 @@ class Heartbeat:
         self._source_look.close()
 
     def _run(self) -> None:
+        """Beat at each interval until closed or fenced."""
         while True:
             try:
                 self._beat(within_s=SOON_S)
@@ -118,6 +119,7 @@ class Heartbeat:
                 return
 
     def _beat(self, *, within_s: float, is_last: bool = False) -> None:
+        """Check source and sink, then store the stream's progress."""
         looks = self._sink_look, self._source_look
         for look in looks:
             look.ask()
@@ -136,7 +138,7 @@ class Heartbeat:
         self._outages.tell()
 
     def _note_outages(self) -> None:
-        """Note which server does not answer, and what does again."""
+        """Note which server does not answer, and which answers again."""
         if isinstance(self._sink_look.error, FencedError):
             raise self._sink_look.error
         note_silence(self._outages, Part.SINK, self._sink_look)
@@ -147,6 +149,7 @@ class Heartbeat:
     # --- looks, each in its own thread --------------------------------------------------------
 
     def _look_at_sink(self, ledger: SinkLedger) -> _SinkLook | None:
+        """Read the stream's progress from the ledger; commit idle log if it is time."""
         split = ledger.stream()
         passed_over = self._following.passed_over
         if split is not None and passed_over.commit_in_time(ledger, split.start):
@@ -160,7 +163,7 @@ class Heartbeat:
     def _count_tables(
         self, ledger: SinkLedger, split: StreamSplit
     ) -> Mapping[TableId, TableCounts]:
-        """Return what was changed in each table; nothing where that was asked just before."""
+        """Return the changes of each table; none if they were counted just before."""
         now_s = time.monotonic()
         if now_s < self._next_counts_s and not self._closing.is_set():
             return NO_COUNTS
@@ -168,11 +171,12 @@ class Heartbeat:
         return count_tables(ledger, split)
 
     def _look_at_source(self, log_end: LogEnd) -> LogPosition:
+        """Return the end of the source's log, and note how far back the log reaches."""
         self._tell_reach(log_end)
         return log_end.now()
 
     def _tell_reach(self, log_end: LogEnd) -> None:
-        """Note how far the source's log reaches back; once a minute, for it asks for all files."""
+        """Store how far back the source's log reaches; once a minute, as it lists all files."""
         seen, now_s = self._sink_look.answer, time.monotonic()
         if seen is None or now_s < self._next_reach_s or not isinstance(log_end, KnowsReach):
             return
@@ -182,6 +186,7 @@ class Heartbeat:
     # --- what they saw ------------------------------------------------------------------------
 
     def _state(self, split: StreamSplit, counts: StreamCounts) -> StreamState:
+        """Return the stream's state to be stored: position, end of the log, counts, lag."""
         reached = self._following.passed_over.reached(split.start)
         now_us = time.time_ns() // 1000
         look = self._source_look
@@ -199,6 +204,7 @@ class Heartbeat:
         )
 
     def _tell_tables(self, split: StreamSplit) -> None:
+        """Mark tables that have reached their consistent point."""
         owner = self._sink.owner
         for progress in split.tables:
             table = progress.table

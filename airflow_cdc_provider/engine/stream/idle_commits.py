@@ -24,13 +24,13 @@ COMMIT_EVERY_S = 10.0
 
 
 class Ledger(Protocol):
-    """What moves over quiet log."""
+    """Moves its position over idle log."""
 
     def pass_over(self, quiet: IdleRange) -> None: ...
 
 
 class IdleCommits:
-    """What micro-batches passed over; shared by the threads of the driver."""
+    """The idle log that was read and is not committed yet; shared by the driver's threads."""
 
     def __init__(self, every_s: float = COMMIT_EVERY_S) -> None:
         self.log: IdleRange | None = None
@@ -41,17 +41,17 @@ class IdleCommits:
         self._moved_s = 0.0
 
     def take(self) -> IdleRange | None:
-        """Give it to a micro-batch; it counts again once that has come through."""
+        """Take the idle log away, for a micro-batch to commit."""
         quiet, self.log = self.log, None  # the micro-batch may commit it, and then fail
         return quiet
 
     def reached(self, position: LogPosition) -> LogPosition:
-        """Return up to where nothing waits, if the ledger is at `position`."""
+        """Return the position up to which all log is read, if the ledger is at `position`."""
         quiet = self.log
         return quiet.end if quiet is not None and quiet.moves(position) else position
 
     def commit_in_time(self, ledger: Ledger, position: LogPosition) -> bool:
-        """Move the ledger, which is at `position`, if it is time; tells whether it moved."""
+        """Commit idle log if it is time, from the ledger's `position`; True if it was committed."""
         if not self.micro_batch.acquire(blocking=False):
             return False
         try:
@@ -63,12 +63,13 @@ class IdleCommits:
             self.micro_batch.release()
 
     def commit(self, ledger: Ledger) -> None:
-        """Move the ledger now; the next batch begins where it is then."""
+        """Commit the idle log now; the next batch begins at its end."""
         if self.log is not None:
             ledger.pass_over(self.log)
             self.log = None
 
     def _is_time(self, quiet: IdleRange, position: LogPosition) -> bool:
+        """Tell whether the ledger's position has not moved for long enough to commit idle log."""
         now = time.monotonic()
         if position != self._position:
             self._position, self._moved_s = position, now

@@ -56,7 +56,7 @@ _OF_THE_SINK = (RowRefusedError, SinkTableChangedError)
 
 
 class StoppedTables:
-    """Stops tables and brings them back, for one stream job."""
+    """Isolates tables from one stream job, and brings them back."""
 
     def __init__(self, job: Job, following: Following) -> None:
         self._job = job
@@ -64,7 +64,7 @@ class StoppedTables:
         self._name = job.spec.pipeline
 
     def stop(self, error: CdcError) -> bool:
-        """Stop the tables that an error is about; False if it is everybody's."""
+        """Isolate the tables that an error is about; False if the error is of the whole stream."""
         sink = self._job.sink()
         if not (self._job.spec.isolates_tables and sink.abilities.isolates_tables):
             return False
@@ -80,7 +80,7 @@ class StoppedTables:
         return True
 
     def _stand_still(self, ledger: SinkLedger, error: CdcError) -> tuple[TableId, ...]:
-        """Return the tables that an error is about, if all of them were stopped before."""
+        """Return the tables that an error is about, if all of them were isolated before."""
         if isinstance(error, RetryableError):
             return ()
         found = tuple(each.table for each in ledger.stopped() if str(each.table) in error.tables)
@@ -89,9 +89,9 @@ class StoppedTables:
     def _changed_at_sink(
         self, error: CdcError, stopped: Collection[TableId]
     ) -> Collection[TableId]:
-        """Return those that somebody changed there: values in them may be others by now.
+        """Return isolated tables whose definition changed at the sink: values may be wrong by now.
 
-        A row that does not fit may be the first that anybody hears of it.
+        A row that does not fit may be the first sign of it.
         """
         if isinstance(error, SinkTableChangedError):
             return stopped
@@ -100,7 +100,7 @@ class StoppedTables:
             return [drift.table for drift in tables.drifted(plans)]
 
     def heed(self, ledger: SinkLedger) -> None:
-        """Stop and bring back what is asked for, before the stream begins."""
+        """Pause tables and bring tables back as requested, before the stream begins."""
         self._pause(ledger)
         stopped = {each.table: each for each in ledger.stopped()}
         wanted = self._wanted(stopped)
@@ -121,7 +121,7 @@ class StoppedTables:
         self._answer({each.table for each in left}, failed)
 
     def bring_further(self) -> None:
-        """Read the log of tables that come back, beside the stream; then it takes them in."""
+        """Apply the log to tables that come back, beside the stream, which then takes them in."""
         tables = self._following.coming_back - self._following.caught_up
         if not tables:
             return
@@ -141,15 +141,18 @@ class StoppedTables:
     # --- what is asked ------------------------------------------------------------------------
 
     def _asked(self, kind: RequestKind) -> list[Request]:
+        """Return the open requests of a kind."""
         found = self._job.store.requests(self._name, only_open=True)
         return [request for request in found if request.kind is kind]
 
     def _pause(self, ledger: SinkLedger) -> None:
+        """Carry out the requests to pause tables."""
         for request in self._asked(RequestKind.PAUSE):
             error = NO_ERROR if request.is_cancel_wanted else self._pause_tables(ledger, request)
             self._end(request, error)
 
     def _pause_tables(self, ledger: SinkLedger, request: Request) -> StoredError:
+        """Isolate a request's tables; return an error if no table would be left to flow."""
         stream, asked = ledger.stream(), set(request.scope.tables)
         flowing = {each.table for each in stream.tables} if stream is not None else set()
         if not flowing - asked:
@@ -161,6 +164,10 @@ class StoppedTables:
         return NO_ERROR
 
     def _wanted(self, stopped: Mapping[TableId, StoppedTable]) -> frozenset[TableId]:
+        """Return the isolated tables that are to come back.
+
+        Asked for by `resume`, or stopped by an error and the run has just begun.
+        """
         asked = {
             table
             for request in self._asked(RequestKind.RESUME)
@@ -172,6 +179,7 @@ class StoppedTables:
         return frozenset(stopped.keys() & (asked | self._following.coming_back))
 
     def _answer(self, stopped: Collection[TableId], failed: Mapping[TableId, StoredError]) -> None:
+        """End the requests to resume tables that came back or failed; the others go on."""
         for request in self._asked(RequestKind.RESUME):
             tables = request.scope.tables
             error = next((failed[table] for table in tables if table in failed), NO_ERROR)
@@ -181,6 +189,7 @@ class StoppedTables:
                 self._job.move_request(request, RequestStatus.READING)
 
     def _end(self, request: Request, error: StoredError) -> None:
+        """Move a request to its last status: cancelled, failed or done."""
         if request.is_cancel_wanted:
             self._job.move_request(request, RequestStatus.CANCELLED)
             return
@@ -195,7 +204,7 @@ class StoppedTables:
     def _bring_back(
         self, ledger: SinkLedger, stopped: StoppedTable, *, at_once: bool
     ) -> tuple[bool, StoredError]:
-        """Bring a table back; tell whether it is, or else what stands against it, if anything."""
+        """Bring a table back; return whether it is back, and the error if one prevents it."""
         table = stopped.table
         try:
             return self._by_the_log_or_changed(ledger, table, at_once=at_once), NO_ERROR
@@ -222,7 +231,7 @@ class StoppedTables:
         return False, stored
 
     def _by_the_log_or_changed(self, ledger: SinkLedger, table: TableId, *, at_once: bool) -> bool:
-        """Bring a table back by the log; False if a change was made, and more log is to be read."""
+        """Bring a table back by the log; False if its definition changed and log is left."""
         changed_by: tuple[object, ...] = ()
         while (stopped := _of(ledger, table)) is not None:
             try:
@@ -239,6 +248,7 @@ class StoppedTables:
         return True
 
     def _give_back(self, ledger: SinkLedger, stopped: StoppedTable) -> None:
+        """Let a table that has caught up join the stream again."""
         table, store = stopped.table, self._job.store
         stream = ledger.rejoin(table)
         store.store_hand_off(self._name, self._generation, stream)
@@ -247,7 +257,7 @@ class StoppedTables:
         self._tell(f"{table}: flows again, brought back by the log")
 
     def _by_the_log(self, table: TableId, *, reader_id: int) -> None:
-        """Apply the log to one table, from where it stands to where the log ends."""
+        """Apply the log to one isolated table, from its position to the end of the log."""
         spec, source, schemas = self._job.spec, self._job.source(), self._job.schemas()
         reading = LogReading(
             schemas={table: schemas[table]},
@@ -274,12 +284,13 @@ class StoppedTables:
                     return
 
     def _may_be_read_again(self, table: TableId, error: CdcError) -> bool:
-        """Tell whether the log is what keeps a table from coming back, and a person wants it."""
+        """Tell whether the log cannot bring the table back, and a `resume` was asked for."""
         asked = any(table in request.scope.tables for request in self._asked(RequestKind.RESUME))
         by_log = isinstance(error, IntegrityError) and not isinstance(error, _OF_THE_SINK)
         return asked and (by_log or error.ends_the_stream)
 
     def _read_again(self, ledger: SinkLedger, table: TableId, error: CdcError) -> None:
+        """Have the table, as it is defined now, read again."""
         job, stream = self._job, ledger.stream()
         if stream is None:
             raise error
@@ -288,6 +299,7 @@ class StoppedTables:
         finish_changes(job.store, job.sink(), ledger, self._name, self._generation)
 
     def _changes(self, table: TableId) -> SchemaChanges:
+        """Return what applies definition changes of this table alone."""
         spec = self._job.spec
         reading = LogReading(
             {table: self._job.schemas()[table]}, spec.server_id_first, zero_dates=spec.zero_dates
@@ -302,24 +314,27 @@ class StoppedTables:
 
     @property
     def _ids(self) -> int:
-        """How many readers of the log there may be at once."""
+        """How many readers of the log may connect at once."""
         return self._job.spec.server_id_last - self._job.spec.server_id_first + 1
 
     def _tell(self, text: str, *, level: str = "info") -> None:
+        """Log a text, and record it among the pipeline's events."""
         log.log(logging.ERROR if level == "error" else logging.INFO, "%s", text)
         with suppress(CdcError):
             self._job.store.tell(self._name, text, level=level)
 
     def _scrubbed(self, error: CdcError) -> CdcError:
+        """Return the error without the job's passwords."""
         return error.rewritten(self._job.servers.secrets.scrub)
 
 
 def _of(ledger: SinkLedger, table: TableId) -> StoppedTable | None:
+    """Return an isolated table as the ledger has it, None if it flows."""
     return next((each for each in ledger.stopped() if each.table == table), None)
 
 
 def require_none_stopped(job: Job, stopped: Collection[StoppedTable]) -> None:
-    """Raise what stopped tables, if any did: a run that ends well says that all is copied."""
+    """Raise `TablesStoppedError` if an error stopped a table: success means all are copied."""
     errors = [each for each in stopped if not each.is_paused]
     if not errors:
         return

@@ -11,12 +11,12 @@ from airflow_cdc_provider.core.stopped_tables import stops_alone
 
 
 def stopped_by(ledger: SinkLedger, error: CdcError) -> tuple[TableId, ...]:
-    """Return the stream's tables that an error is about, if any others are left to flow."""
+    """Return the stream's tables that an error is about; none if no other table would flow."""
     stream = ledger.stream()
     flowing = () if stream is None else tuple(each.table for each in stream.tables)
     return stops_alone(error, flowing)
 
 
 def stopped_text(tables: Collection[TableId], error: CdcError) -> str:
-    """Say that tables were stopped, and why."""
+    """Return the message that tables were stopped, and why."""
     return f"{', '.join(map(str, tables))}: stopped, and the other tables flow on; {error}"

@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 
 
 class Lag:
-    """Told again and again where the stream is."""
+    """Computes how far the sink is behind the source."""
 
     def __init__(self) -> None:
         self._position: LogPosition | None = None
@@ -24,10 +24,11 @@ class Lag:
         last_us: int | None,
         now_us: int,
     ) -> int | None:
-        """Return the lag, 0 where nothing waits; `last_us` is the last change's, None before it.
+        """Return the lag in microseconds, 0 where nothing waits, None before the first change.
 
-        Where the end of the source's log is not known, more may wait since it last was. Before the
-        first change nothing is known: the place of a first position need not be.
+        `last_us` is the age of the last change when it was committed. Where the end of the source's
+        log is not known, more may wait since it last was. Before the first change nothing is known:
+        the first position need not have a time.
         """
         if source_end is not None and position.reaches(source_end):
             self._position, self._since_us = None, now_us

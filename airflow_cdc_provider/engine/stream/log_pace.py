@@ -19,7 +19,7 @@ _ASK_EVERY_S = (0.02, 0.05)
 
 
 class LogPace:
-    """Waits for log to read, up to a bound if there is one."""
+    """Finds the end of the next micro-batch, up to a bound if there is one."""
 
     def __init__(
         self, log_end: LogEnd, following: Following, bound: LogPosition | None = None
@@ -29,7 +29,7 @@ class LogPace:
         self._bound = bound
 
     def next_end(self, start: LogPosition) -> LogPosition:
-        """Wait for log to read; `start` itself at the bound, or when the end is asked for."""
+        """Wait for log to read and return its end; `start` itself at the bound or a stop."""
         waits, wait_s = iter(_ASK_EVERY_S), 0.0
         while not self._following.ending.wait(wait_s):
             self._bound = self._bound or self._following.bound

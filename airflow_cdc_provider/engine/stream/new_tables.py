@@ -12,7 +12,7 @@ from airflow_cdc_provider.engine.job import Job
 
 
 def tell_coming(job: Job, tables: Sequence[TableId]) -> None:
-    """Tell of those that are picked and not planned; whoever adds tables listens."""
+    """Record an event for each new source table that the file picks and the plan lacks."""
     planned = {plan.schema.table for plan in job.plans()}
     with suppress(CdcError):  # they are looked for now and then, too
         for table in dict.fromkeys(tables):

@@ -40,7 +40,7 @@ _HEED_EVERY_S = 0.2
 
 
 class OwnFollower:
-    """Follows the log, one batch after the other, until more than `most_bytes` wait."""
+    """Follows the log in this process, batch by batch, until more than `most_bytes` wait."""
 
     def __init__(
         self, task: StreamTask, following: Following, most_bytes: int | None = None
@@ -50,7 +50,7 @@ class OwnFollower:
         self._most_bytes = most_bytes
 
     def follow(self, start: LogPosition) -> bool:
-        """Read and apply from a start; False when more waits."""
+        """Read and apply the log from a position; False when more waits than may be read here."""
         with closing(_Opened(self._task)) as opened:
             with self._log_end() as log_end:
                 if self._following.has_end:
@@ -61,12 +61,13 @@ class OwnFollower:
             return self._follow_as_it_comes(opened, start, end)
 
     def _log_end(self) -> closing[LogEnd]:
+        """Open a session that returns the end of the source's log."""
         return closing(self._task.source.log_end(purpose="end of the log"))
 
     # --- as the server pushes it --------------------------------------------------------------
 
     def _follow_as_it_comes(self, opened: _Opened, start: LogPosition, end: LogPosition) -> bool:
-        """Apply what comes until asked to end; False when much waits."""
+        """Apply changes as they arrive, until a stop; False when too much log waits."""
         unasked, sink = 0, opened.sink
         batches = opened.reader(end).follow(batch_s=self._task.max_batch_s, wait_s=_HEED_EVERY_S)
         for batch in self._until_asked(batches):
@@ -85,6 +86,7 @@ class OwnFollower:
     # --- to where it ends ---------------------------------------------------------------------
 
     def _follow_to_end(self, log_end: LogEnd, opened: _Opened, start: LogPosition) -> bool:
+        """Apply the log up to its bound; False when too much log waits."""
         pace = LogPace(log_end, self._following)
         while (end := pace.next_end(start)) is not start:
             if self._is_much(log_end, start):
@@ -97,6 +99,7 @@ class OwnFollower:
     # --- both ---------------------------------------------------------------------------------
 
     def _is_much(self, log_end: LogEnd, start: LogPosition) -> bool:
+        """Tell whether more log waits than this follower takes."""
         if self._most_bytes is None:
             return False
         waiting = log_end.bytes_behind(start)
@@ -105,9 +108,9 @@ class OwnFollower:
     def _apply(
         self, sink: ChangeSink, batches: Iterable[ChangeBatch | None]
     ) -> Iterator[ChangeBatch]:
-        """Apply batches and yield them; a transaction half-way is rolled back where asked to end.
+        """Apply batches and yield them; at a stop, a half-read transaction is rolled back.
 
-        The ledger's rows are locked meanwhile, and the other threads leave them alone.
+        The ledger's rows are locked meanwhile; the driver's other threads do not commit idle log.
         """
         following, passed_over = self._following, self._following.passed_over
         with passed_over.micro_batch:
@@ -126,6 +129,7 @@ class OwnFollower:
             following.note_applied(sink.quiet, coming)
 
     def _until_asked(self, batches: Iterable[ChangeBatch | None]) -> Iterator[ChangeBatch | None]:
+        """Yield batches until the stream is to end."""
         for batch in batches:
             if self._following.ending.is_set():
                 return
@@ -133,7 +137,7 @@ class OwnFollower:
 
 
 def _whole(first: ChangeBatch, more: Iterator[ChangeBatch | None]) -> Iterator[ChangeBatch | None]:
-    """Yield a batch, and what follows it up to the end of its last transaction."""
+    """Yield a batch, and those that follow up to the end of its last transaction."""
     for batch in chain((first,), more):
         yield batch
         if batch is not None and batch.end is not None:
@@ -141,7 +145,7 @@ def _whole(first: ChangeBatch, more: Iterator[ChangeBatch | None]) -> Iterator[C
 
 
 class _Opened:
-    """The log and the sink, each opened when it is needed first."""
+    """The reader of the log and the sink's writer, each opened when first needed."""
 
     def __init__(self, task: StreamTask) -> None:
         self._task = task
@@ -150,12 +154,13 @@ class _Opened:
 
     @property
     def sink(self) -> ChangeSink:
+        """Return the sink's writer of changes, opened if needed."""
         if self._sink is None:
             self._sink = self._task.open_changes()
         return self._sink
 
     def reader(self, end: LogPosition) -> TailReader:
-        """Return the reader of the log of the server that told its end."""
+        """Return the reader of the log, on the server whose log's end this is."""
         if self._reader is not None and self._reader.position.server != end.server:
             self._reader.close()
             self._reader = None
@@ -170,7 +175,7 @@ class _Opened:
             check_reached(reader.position, end)
 
     def close(self) -> None:
-        """Close what is open; a transaction that is open at the sink is rolled back."""
+        """Close reader and writer; an open transaction at the sink is rolled back."""
         for each in (self._sink, self._reader):
             if each is not None:
                 each.close()

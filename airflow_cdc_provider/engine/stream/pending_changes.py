@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def finish_changes(
     store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
 ) -> None:
-    """Bring changes that were begun to their end, as the pipeline's owner."""
+    """Finish schema changes that were begun, as the pipeline's owner."""
     stream: StreamSplit | None = None
     for change in ledger.open_changes():
         stream = _finish(store, sink, ledger, (name, generation), change)
@@ -33,7 +33,7 @@ def finish_changes(
 def finish_what_can_be(
     store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
 ) -> None:
-    """Bring changes to their end before a stream begins; it meets what one table alone has."""
+    """Finish schema changes before a stream begins; leave errors of one table to the stream."""
     try:
         finish_changes(store, sink, ledger, name, generation)
     except CdcError as error:
@@ -49,6 +49,7 @@ def _finish(
     owner: tuple[PipelineName, int],
     change: SchemaChange,
 ) -> StreamSplit:
+    """Apply one schema change to the sink, the plan and the ledger; return the stream then."""
     name, generation = owner
     table, phase = change.table, TablePhase.CONSISTENT
     if change.leaves:
@@ -74,13 +75,14 @@ def _finish(
 def _give_up(
     store: StateStore, name: PipelineName, table: TableId, *, kinds: frozenset[RequestKind]
 ) -> None:
-    """Cancel what was asked of a table before it was changed."""
+    """Cancel the open requests of a table that were made before it changed."""
     for request in store.requests(name, only_open=True):
         if request.kind in kinds and table in request.scope.tables:
             store.cancel_request(name, request.request_id)
 
 
 def _told(change: SchemaChange) -> str:
+    """Return the event text of a schema change."""
     at_sink = "" if change.leaves_sink_alone else ", and at the sink"
     text = f"{change.table} was changed at the source{at_sink}: {change.statement}"
     if change.after.schema.ignored:

@@ -24,7 +24,7 @@ _BATCH_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RefusedPlace:
-    """A statement that a stream refuses to pass."""
+    """A statement that a stream refuses to pass, its tables, and the log's end behind it."""
 
     statement: Statement
     refusal: CdcError
@@ -37,7 +37,7 @@ class RefusedPlace:
 def refused_place(
     source: Source, stream: StreamSplit, reading: LogReading, plans: Sequence[TablePlan]
 ) -> RefusedPlace | None:
-    """Return the first place behind a stream's position that it refuses to pass, None for none."""
+    """Return the first statement behind the stream's position that it refuses, or None."""
     captured = CapturedTables(plans, {})
     with closing(source.log_end(purpose="end of the log")) as log_end:
         end = log_end.now()
@@ -57,7 +57,7 @@ def refused_place(
 def _passed(
     source: Source, stream: StreamSplit, reading: LogReading, end: LogPosition
 ) -> LogPosition:
-    """Return the position at the log's end with all that is known of it, reading no table."""
+    """Return the position at the log's end, read without any table's rows."""
     of_none = replace(stream, tables=())
     with closing(source.log_reader(of_none, replace(reading, schemas={}))) as reader:
         for _ in reader.read_up_to(end, batch_s=_BATCH_S):

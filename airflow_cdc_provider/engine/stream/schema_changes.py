@@ -54,7 +54,7 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass(slots=True)
 class _Statements:
-    """What the log says of one table from a statement on."""
+    """What the log says of one table from a changing statement on."""
 
     found: list[Statement]
     """Those that change rows, columns, unique keys or names."""
@@ -72,16 +72,17 @@ class _Statements:
 
     @property
     def first(self) -> _Statements:
-        """Return what the log says up to the end of the first statement."""
+        """Return what the log says of the table up to the end of the first statement."""
         return _Statements(self.found[:1], self.named[:1], self.first_end, self.first_end)
 
     @property
     def truncates(self) -> bool:
+        """Tell whether one of the statements truncates the table."""
         return any(each.effect.kind is StatementKind.TRUNCATE for each in self.found)
 
 
 class SchemaChanges:
-    """Makes changes of the source's tables at the sink, for one stream job."""
+    """Applies changes of the source's table definitions to the sink, for one stream job."""
 
     def __init__(self, job: Job, following: Following, reading: LogReading) -> None:
         self._job = job
@@ -95,7 +96,7 @@ class SchemaChanges:
         ledger: SinkLedger,
         stream: StreamSplit | None,
     ) -> None:
-        """Make the change that a stream stands before; what may not be made is raised."""
+        """Apply the change that stopped the stream; raise it if it may not be applied."""
         job, sink = self._job, self._job.sink()
         if not sink.abilities.changes_tables or stream is None:
             raise stopped_by
@@ -109,6 +110,7 @@ class SchemaChanges:
     def _changes(
         self, stream: StreamSplit, stopped_by: TableChangedError
     ) -> tuple[SchemaChange, ...]:
+        """Return the changes of all tables that the next statement changes."""
         tables = self._tables_at(stream)
         if not tables:
             raise stopped_by
@@ -129,7 +131,7 @@ class SchemaChanges:
         return changes
 
     def anew(self, stream: StreamSplit, table: TableId, why: str) -> SchemaChange:
-        """Return the change that takes a table as it is now, and has its rows read again."""
+        """Return the change that takes a table as it is now, with its rows read again."""
         before, through, statement = self._catalogue([table]), stream.start, ""
         reading = replace(self._reading, every_statement=True)
         for batch in self._read(stream, reading):
@@ -153,7 +155,7 @@ class SchemaChanges:
     def _copied_anew(
         self, before: TableSchema, now: TableSchema, at_sink: Collection[str]
     ) -> TableSchema:
-        """Return what a table is now; what was left out is only left out if the policy says so."""
+        """Return the table as it is now; columns stay left out only if the policy says so."""
         if self._job.spec.schema_changes.add_column is not Policy.IGNORE:
             return now
         return with_left_out(before, now, None, ignores=True, at_sink=at_sink)
@@ -180,7 +182,7 @@ class SchemaChanges:
     def _look_ahead(
         self, stream: StreamSplit, tables: Collection[TableId]
     ) -> tuple[Mapping[TableId, _Statements], Mapping[TableId, TableSchema]]:
-        """Return what the log says of tables up to its end, and what they are there."""
+        """Return what the log says of tables up to its end, and their definitions there."""
         before = self._catalogue(tables)
         schemas = {table: self._reading.schemas[table] for table in tables}
         said: dict[TableId, _Statements] = {}
@@ -192,7 +194,7 @@ class SchemaChanges:
     def _catalogue_as(
         self, before: Mapping[TableId, TableSchema], tables: Collection[TableId]
     ) -> Mapping[TableId, TableSchema]:
-        """Return the definitions that tables have now, which are still those of before."""
+        """Return the tables' definitions now; raise if they are not those of `before`."""
         now = self._catalogue(tables)
         same = self._job.source().is_same
         if before.keys() != now.keys() or not all(same(before[t], now[t]) for t in now):
@@ -200,6 +202,7 @@ class SchemaChanges:
         return now
 
     def _read(self, stream: StreamSplit, reading: LogReading) -> Iterator[ChangeBatch]:
+        """Yield batches of the log from the stream's position to the log's end."""
         source = self._job.source()
         with ExitStack() as stack:
             log_end = stack.enter_context(closing(source.log_end(purpose="end of the log")))
@@ -210,6 +213,7 @@ class SchemaChanges:
     def _note(
         self, batch: ChangeBatch, stream: StreamSplit, said: dict[TableId, _Statements]
     ) -> None:
+        """Note what one batch says of the tables: rows, and statements about them."""
         for changes in batch.tables:
             if changes.table in said:
                 said[changes.table].has_rows = True
@@ -231,6 +235,7 @@ class SchemaChanges:
             said.setdefault(table, _Statements([statement], [statement.effect], end, end))
 
     def _catalogue(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema]:
+        """Return the tables' definitions at the source now."""
         with self._job.source().catalogue() as catalogue:
             return catalogue.schemas(sorted(tables))
 
@@ -244,6 +249,7 @@ class SchemaChanges:
         now: TableSchema | None,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
+        """Return the change of one table; one that may not be made is raised."""
         if said is None:
             raise _stopped(stopped_by, f"the log does not say what became of {table}", table)
         plan = self._captured.plans[table]
@@ -293,7 +299,7 @@ class SchemaChanges:
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
-        """Return the change by statements behind which the table is what it is `now`."""
+        """Return the change by statements after which the table is defined as `now`."""
         at_sink = self._at_sink(plan)
         after = replace(plan, schema=self._copied(plan.schema, now, said, at_sink))
         change = SchemaChange(
@@ -310,7 +316,7 @@ class SchemaChanges:
     def _copied(
         self, before: TableSchema, now: TableSchema, said: _Statements, at_sink: Collection[str]
     ) -> TableSchema:
-        """Return what a table is now, without the columns that the policy leaves out."""
+        """Return the definition now, without the columns that the policy leaves out."""
         names = names_behind(before, [statement.effect for statement in said.found])
         if names is not None and len(said.found) == 1:
             # what is renamed at the sink leaves its name to others
@@ -320,7 +326,7 @@ class SchemaChanges:
         return with_left_out(before, now, names, ignores=ignores, at_sink=at_sink)
 
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
-        """Return what the definitions differ in, with what the log says of it."""
+        """Return how two definitions differ, by the definitions and the log's statements."""
         effects = [statement.effect for statement in said.found]
         found = self._job.source().difference(before.schema, after.schema, effects)
         if said.has_harmless and found.added:
@@ -336,7 +342,7 @@ class SchemaChanges:
         stream: StreamSplit,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
-        """Return what is to be done about a change; a policy may be to stop."""
+        """Return the change as the policy wants it; raise if the policy is to stop."""
         policy, found = self._job.spec.schema_changes, change.difference
         in_step = _is_in_step(stream, change.table)
         truncates = in_step and _only_truncates(found, said)
@@ -375,12 +381,13 @@ class SchemaChanges:
 
 @dataclass(frozen=True, slots=True)
 class _Just:
-    """A pattern that picks one table."""
+    """A pattern that picks exactly one table."""
 
     database: str
     table: str
 
     def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        """Tell whether this is the table."""
         del ignore_case  # it is named as the catalogue does
         return (self.database, self.table) == (table.database, table.table)
 
@@ -394,11 +401,12 @@ def _is_in_step(stream: StreamSplit, table: TableId) -> bool:
 
 
 def _only_truncates(found: Difference, said: _Statements) -> bool:
-    """Tell whether all rows were taken away, and nothing else was done."""
+    """Tell whether a statement truncated the table, and changed nothing else."""
     return said.truncates and len(said.found) == 1 and found.kinds <= {ChangeKind.ROWS}
 
 
 def _being_changed(tables: Collection[TableId], where: str) -> SchemaMovedError:
+    """Return the error for tables whose definition is being changed right now."""
     return SchemaMovedError(
         f"{', '.join(map(str, sorted(tables)))} is being changed right now",
         where,
@@ -408,10 +416,12 @@ def _being_changed(tables: Collection[TableId], where: str) -> SchemaMovedError:
 
 
 def _stopped(error: TableChangedError, why: str, table: TableId) -> TableChangedError:
+    """Return the error that stopped the stream, with the reason, for one table."""
     return error.saying(f"{error.what}; {why}").about(table)
 
 
 def _not_taken(table: TableId, why: str) -> TableChangedError:
+    """Return the error for a table that cannot be taken as it is now."""
     return TableChangedError(
         f"{table}: {why}",
         where=f"definition of {table}",

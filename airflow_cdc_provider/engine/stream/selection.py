@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """What one table has to take."""
+    """One table's merged changes, to be applied."""
 
     plan: TablePlan
     merged: MergedChanges
@@ -54,7 +54,7 @@ class TableWork:
 
 @dataclass(frozen=True, slots=True)
 class TableBatch:
-    """What of a batch is to be applied from one position."""
+    """The changes of a batch to be applied from one position, and their counts."""
 
     tables: tuple[TableWork, ...]
     changes_of: Mapping[TableId, RowCounts]
@@ -65,7 +65,7 @@ class TableBatch:
 
 @dataclass(frozen=True, slots=True)
 class FewTableWork:
-    """What one table has to take of few changes, value by value."""
+    """One table's few merged changes, as Python values."""
 
     plan: TablePlan
     schema: pa.Schema
@@ -75,7 +75,7 @@ class FewTableWork:
 
 @dataclass(frozen=True, slots=True)
 class FewWork:
-    """What of a batch of few changes is to be applied where nothing of it is left out."""
+    """The few changes of a batch where all are to be applied, and their counts."""
 
     tables: tuple[FewTableWork, ...]
     changes_of: Mapping[TableId, RowCounts]
@@ -96,7 +96,7 @@ class CapturedTables:
         return tuple(self.plans[table] for table in self._schemas if table in self.plans)
 
     def plan_of(self, table: TableId, found: pa.Schema) -> TablePlan:
-        """Return the plan of a table; changes of another shape than planned are refused."""
+        """Return the plan of a table; refuse changes whose columns are not the planned ones."""
         plan = self.plans.get(table)
         if plan is None:
             raise IntegrityError(
@@ -131,6 +131,7 @@ class CapturedTables:
         ]
 
     def _changes(self, effect: StatementEffect, table: TableId) -> bool:
+        """Tell whether a statement's effect changes a captured table."""
         plan = self.plans.get(table)
         if plan is None:
             return effect.concerns(table, ignore_case=True)
@@ -139,7 +140,7 @@ class CapturedTables:
 
 @dataclass(slots=True)
 class Selection:
-    """One batch, and what of it is to be done from each position it was asked for."""
+    """One batch, and which of its changes a writer at a given position has to apply."""
 
     batch: ChangeBatch
     captured: CapturedTables
@@ -152,21 +153,21 @@ class Selection:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_contained(self, position: LogPosition) -> bool:
-        """Tell whether all of the batch is committed already, its barrier included."""
+        """Tell whether all of the batch is committed already, including its barrier."""
         end, barrier = self.batch.end, self.batch.barrier
         if end is None or not (end == position or position.covers(end)):
             return False
         return barrier is None or position.contains(barrier.point)
 
     def follows(self, position: LogPosition) -> bool:
-        """Tell whether nothing lies between what is committed and the batch."""
+        """Tell whether no log is missing between the committed position and the batch."""
         start = self.batch.start
         if start == position or position.covers(start):
             return True
         return self.quiet is not None and self.quiet.leads(position, start)
 
     def check_follows(self, position: LogPosition) -> None:
-        """Refuse a batch that begins behind what is committed."""
+        """Raise `PositionWentBackError` if log is missing between the position and the batch."""
         if self.follows(position):
             return
         raise PositionWentBackError(
@@ -177,9 +178,10 @@ class Selection:
         )
 
     def passes_over(self, stream: StreamSplit) -> IdleRange | None:
-        """Return the batch as quiet log if nothing asks for a commit, else None.
+        """Return the batch as idle log if it needs no commit, else None.
 
-        A table waits for its consistent point, or a part of a transaction for the rest of it.
+        A commit is needed where a table waits for its consistent point, or a part of a transaction
+        for the rest of it.
         """
         batch = self.batch
         if batch.end is None or batch.changes or stream.waits_for_positions:
@@ -211,7 +213,7 @@ class Selection:
         ).about(*tables)
 
     def work(self, position: LogPosition, stream: StreamSplit) -> TableBatch:
-        """Return what is to be applied by a slot that is at `position`."""
+        """Return the changes to be applied by a writer that is at `position`."""
         with self._lock:  # slots at one position share one merge
             found = self._works.get(position)
             if found is None or found[0] is not stream:  # a table may have left it meanwhile
@@ -219,7 +221,7 @@ class Selection:
             return found[1]
 
     def few_work(self, position: LogPosition, stream: StreamSplit) -> FewWork | None:
-        """Return the same as `work` for few changes; None if there are more, or some are left out.
+        """Return `work` for few changes; None if there are more, or some are left out.
 
         Nothing is left out where the position is the batch's start and its tables are pure.
         """
@@ -249,7 +251,7 @@ class Selection:
     def kept(
         self, position: LogPosition, stream: StreamSplit
     ) -> list[tuple[TablePlan, TableChanges]]:
-        """Return the changes to be applied from a position, none of them merged."""
+        """Return the changes to be applied from a position, not merged."""
         behind = position != self.batch.start
         parts: list[tuple[TablePlan, TableChanges]] = []
         for changes in self.batch.tables:
@@ -264,6 +266,7 @@ class Selection:
     def _owned(
         self, changes: TableChanges, progress: TableProgress, position: LogPosition, *, behind: bool
     ) -> TableChanges:
+        """Return the changes that neither a snapshot nor an earlier commit has in the sink."""
         key = _key_names(changes, progress)
         if behind:
             committed = TableProgress(changes.table, applied_through=position)
@@ -273,20 +276,21 @@ class Selection:
         return filtered(changes, self._transactions(), progress, key)
 
     def _transactions(self) -> TransactionIndex:
-        """Return the batch's transactions such that all its tables can ask for them."""
+        """Return an index of the batch's transactions, made once for all tables."""
         if self._index is None:
             batch = self.batch
             self._index = transactions_of(batch.start.system).index_of(batch.transactions)
         return self._index
 
     def points_beyond(self, position: LogPosition) -> Sequence[TransactionPoint]:
-        """Return the batch's transactions that are not contained in a position."""
+        """Return the batch's transactions that a position does not contain."""
         points = self.batch.transactions
         if position == self.batch.start:
             return points
         return tuple(point for point in points if not position.contains(point))
 
     def _select(self, position: LogPosition, stream: StreamSplit) -> TableBatch:
+        """Select the changes to be applied from a position, merge and count them."""
         parts = self.kept(position, stream)
         points = self.points_beyond(position)
         counts: dict[TableId, RowCounts] = {}
@@ -303,7 +307,7 @@ class Selection:
 def _refused(
     refusal: CdcError, barrier: Statement, tables: Sequence[TableId], *, others_flow: bool
 ) -> CdcError:
-    """Return the error of a statement that nobody may pass, with the way past it."""
+    """Return the error of a statement that may not be passed, with the command that skips it."""
     if not others_flow:
         way = f"`skip` with --at {barrier.point.name} goes past it and reads the tables again"
         return refusal.advising(f"{refusal.remedy}; {way}")
@@ -313,6 +317,7 @@ def _refused(
 
 
 def _key_names(changes: TableChanges, progress: TableProgress) -> Sequence[str]:
+    """Return the key columns of changes, or one column where no split is to be filtered."""
     if progress.finished:
         return progress.finished[0].split.key_columns
     names: list[str] = changes.after.schema.names
@@ -320,6 +325,7 @@ def _key_names(changes: TableChanges, progress: TableProgress) -> Sequence[str]:
 
 
 def _covers(position: LogPosition, other: LogPosition) -> bool:
+    """Tell whether a position covers another; False if the two cannot be compared."""
     try:
         return position.covers(other)
     except IncomparablePositionsError:
@@ -336,6 +342,7 @@ def _merged(parts: Sequence[tuple[TablePlan, TableChanges]]) -> tuple[TableWork,
 
 
 def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
+    """Return how the planned columns and those found differ."""
     if wanted.names != found.names:
         return f"planned {wanted.names}, found {found.names}"
     differing = [

@@ -35,7 +35,7 @@ LOOK_EVERY_S = 300.0
 
 
 class TableLooks:
-    """Looks while it is open; a context manager that raises what it has found."""
+    """Checks now and then whether the sink's tables changed; a context manager."""
 
     def __init__(self, job: Job, following: Following, every_s: float | None = None) -> None:
         self._job = job
@@ -59,6 +59,7 @@ class TableLooks:
             raise self._found
 
     def _run(self) -> None:
+        """Check at each interval; stop the table that drifted, or the stream."""
         while not self._closing.wait(self._every_s):
             try:
                 self.look()
@@ -77,7 +78,7 @@ class TableLooks:
                 log.warning("no look at the sink's tables: cause=%s", cause)
 
     def look(self) -> None:
-        """Look once, unless tables are being changed; drift is raised, and its rows asked for."""
+        """Check once, unless a change is being made; raise the drift, and request a resync."""
         if not self._following.changing.acquire(blocking=False):
             return
         try:
@@ -90,6 +91,7 @@ class TableLooks:
             raise drift_error(drifts, f"sink of {self._job.spec.pipeline}")
 
     def _drifts(self) -> Sequence[TableDrift]:
+        """Return the stream's tables that changed at the sink."""
         sink = self._job.sink()
         with closing(sink.open_targets()) as targets:
             ours = self._following.tables - targets.changing()

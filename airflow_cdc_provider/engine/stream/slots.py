@@ -26,7 +26,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def part_of(work: TableWork, slot: int, slots: int) -> TableWork:
-    """Return what of a table's work belongs to a slot."""
+    """Return the part of a table's changes that a writer slot applies."""
     if slots == 1:
         return work
     names = spread_columns(work.plan.schema)
@@ -47,7 +47,7 @@ def part_of(work: TableWork, slot: int, slots: int) -> TableWork:
 
 
 def spread_columns(schema: TableSchema) -> tuple[str, ...]:
-    """Return the key columns that decide a row's slot; none if the table is not spread."""
+    """Return the key columns that decide a row's slot; none if one slot writes the whole table."""
     if schema.unique_keys:
         return ()
     kinds = zip(schema.primary_key, schema.key_kinds, strict=True)
@@ -55,11 +55,12 @@ def spread_columns(schema: TableSchema) -> tuple[str, ...]:
 
 
 def whole_table_slot(schema: TableSchema, slots: int) -> int:
-    """Return the slot of a table that is not spread."""
+    """Return the slot that writes a table whose rows are not spread over slots."""
     return zlib.crc32(str(schema.table).encode()) % slots
 
 
 def _of_slot(rows: pa.RecordBatch, names: tuple[str, ...], slot: int, slots: int) -> pa.RecordBatch:
+    """Return the rows whose key belongs to a slot, by a hash of the key."""
     if not rows.num_rows:
         return rows
     mixed = np.zeros(rows.num_rows, np.uint64)

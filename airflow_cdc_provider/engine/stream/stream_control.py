@@ -25,7 +25,7 @@ ERROR = "error"
 
 @dataclass(slots=True)
 class Following:
-    """What the threads of a stream job tell each other."""
+    """The state that the threads of a stream job share: stop signal, bound, tables, errors."""
 
     tables: frozenset[TableId] = frozenset()
     """Those that the stream owns, by the sink's ledger."""
@@ -58,17 +58,17 @@ class Following:
     """When the try that is under way began, by the monotonic clock; None while none is."""
 
     def end(self, fenced: FencedError | None) -> None:
-        """Ask the follower to end."""
+        """Ask the stream to end; `fenced` if a newer owner has taken over."""
         self.error = fenced or self.error
         self.ending.set()
 
     def begin_again(self) -> None:
-        """Ask the follower to end, and to be opened anew."""
+        """Ask the stream to end and to be opened again."""
         self.is_again = True
         self.ending.set()
 
     def again(self) -> Following:
-        """Return what the next one begins with."""
+        """Return the state that the next round begins with."""
         return Following(
             bound=self.bound,
             carries_out=self.carries_out,
@@ -78,7 +78,7 @@ class Following:
         )
 
     def goes_on(self) -> bool:
-        """Tell whether the try that is under way has not failed for a while."""
+        """Tell whether the current try has run long enough to count as working."""
         began_s = self.began_s
         return began_s is not None and time.monotonic() - began_s > _STEADY_S
 
@@ -89,10 +89,11 @@ class Following:
 
     @property
     def fenced(self) -> FencedError | None:
+        """Return the error by which a newer owner fenced this job, or None."""
         return self.error if isinstance(self.error, FencedError) else None
 
     def note(self, applied: Iterable[tuple[str, str]]) -> int:
-        """Take in what Spark's workers said of a micro-batch; its error is raised.
+        """Take in what Spark's workers reported of a micro-batch; raise its error.
 
         Returns how many changes were applied.
         """
@@ -109,7 +110,7 @@ class Following:
         return changes
 
     def note_applied(self, quiet: IdleRange | None, coming: Sequence[TableId]) -> None:
-        """Take in what was passed over by now, and which tables the log says have come."""
+        """Take in the idle log read by now, and the tables that the log says were created."""
         self.passed_over.log = quiet
         if coming:
             self.on_coming(coming)

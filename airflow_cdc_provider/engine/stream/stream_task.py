@@ -23,7 +23,10 @@ BATCH_BYTES = 512 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StreamTask:
-    """All that the stream's work needs; for Spark it travels in pickled closures, nowhere else."""
+    """The settings of the stream's reader and writer, for the driver or Spark's workers.
+
+    For Spark they travel in pickled closures, nowhere else.
+    """
 
     source: Source
     sink: Sink
@@ -36,11 +39,11 @@ class StreamTask:
         return frozenset(self.reading.schemas)
 
     def open_changes(self) -> ChangeSink:
-        """Open what applies the source's changes."""
+        """Open the sink's writer of changes."""
         return self.sink.open_changes(self.source.change_columns(self.reading))
 
     def open_log(self, end: LogPosition) -> TailReader:
-        """Open the log where the sink's ledger is, on the server that told its end."""
+        """Open the log at the ledger's position, on the server whose log's end this is."""
         stream = self._committed()
         if stream.start.server != end.server:  # it may be new since the run began
             self.source.require_same_log(stream.start, held_by_stream(stream), self.captured)
@@ -51,7 +54,7 @@ class StreamTask:
         return reader
 
     def _committed(self) -> StreamSplit:
-        """Return the stream as the sink's ledger has it: where reading goes on, what is held."""
+        """Return the stream as the sink's ledger has it."""
         with closing(self.sink.open_ledger()) as ledger:
             stream = ledger.stream()
         if stream is None:
@@ -65,7 +68,7 @@ class StreamTask:
 
 
 def check_reached(position: LogPosition, end: LogPosition) -> None:
-    """Refuse to go on from an end that reading did not come to."""
+    """Raise `IntegrityError` if reading ended before the end that it was to reach."""
     if not position.reaches(end):
         raise IntegrityError(
             f"reading the log ended at {position}, before {end}",
@@ -76,7 +79,7 @@ def check_reached(position: LogPosition, end: LogPosition) -> None:
 
 
 def _another_server(position: LogPosition, end: LogPosition) -> SourceUnreachableError:
-    """Return the error for an end that is in another server's log: it may never come in this."""
+    """Return the error for an end of another server's log: this log may never reach it."""
     return SourceUnreachableError(
         f"server {position.server} answers, the end was asked of {end.server}",
         where="log of the source",

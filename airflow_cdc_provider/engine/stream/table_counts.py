@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 
 
 def count_tables(ledger: SinkLedger, stream: StreamSplit) -> Mapping[TableId, TableCounts]:
-    """Return the counts of the stream's tables, those without a change included."""
+    """Return the counts of changes of the stream's tables, including those without any."""
     changed, unchanged = ledger.table_changes(), TableCounts(NO_ROWS, 0)
     return {
         progress.table: TableCounts(count.rows, count.changed_us)

@@ -25,7 +25,7 @@ _SAMPLES = 20
 
 @dataclass(slots=True)
 class Comparison:
-    """One table while it is compared."""
+    """One table's comparison: counts, keys that may differ, keys that do."""
 
     tables: TablePair
     source: TableSide
@@ -43,13 +43,13 @@ class Comparison:
     sampled: bool = False
 
     def count(self, here: Sum, there: Sum) -> None:
-        """Count the rows of a part."""
+        """Add the row counts of a compared part."""
         self.rows_source += here.rows
         self.rows_sink += there.rows
         self.bytes += here.bytes
 
     def suspect(self, here: Hashes, there: Hashes, end: Key | None, before: int) -> None:
-        """Remember the keys whose rows are not the same on both sides, of a part up to `end`.
+        """Note the keys whose rows differ between source and sink, in a part up to `end`.
 
         `before` is about how many rows come before it.
         """
@@ -65,7 +65,10 @@ class Comparison:
         self.truncated = len(self.candidates) >= _MOST_CANDIDATES
 
     def judge(self, earlier: Hashes) -> None:
-        """Look at the candidates once more; `earlier` is how they stood at the source before."""
+        """Compare the suspect keys again; a row that did not change meanwhile is confirmed.
+
+        `earlier` has the source's hashes from before the wait.
+        """
         there = self.sink.hashes_of(self.candidates)
         now = self.source.hashes_of(self.candidates)
         moved = set()
@@ -79,7 +82,7 @@ class Comparison:
         self.candidates = moved
 
     def show_values(self) -> None:
-        """Ask for what differs in the rows that are shown."""
+        """Read the values of the first rows that differ."""
         shown = islice(self.confirmed.items(), _SAMPLES)
         keys = [key for key, found in shown if found.kind is DifferenceKind.DIFFERENT]
         if not keys:
@@ -96,7 +99,7 @@ class Comparison:
             self.confirmed[key] = replace(self.confirmed[key], columns=columns)
 
     def verdict(self) -> TableVerdict:
-        """Return what was found."""
+        """Return the result of the table's comparison."""
         counts = dict.fromkeys(DifferenceKind, 0)
         for difference in self.confirmed.values():
             counts[difference.kind] += 1
@@ -121,17 +124,20 @@ class Comparison:
         )
 
     def _differing(self) -> tuple[KeyRange, ...]:
+        """Return ranges of the key that contain all rows that differ."""
         if not self.truncated and self.places:
             wrong = {key: self.places[key] for key in self.confirmed}
             return ranges_around(wrong, _MOST_RANGES)
         return (KeyRange(),) if self.truncated or self.confirmed else ()
 
     def _differing_keys(self) -> tuple[Key, ...]:
+        """Return the keys that differ where no ranges are known; none if they are too many."""
         if self.truncated or self.places or len(self.confirmed) > _MOST_KEYS:
             return ()
         return tuple(self.confirmed)
 
     def _confirm(self, key: Key, here: str | None, there: str | None) -> None:
+        """Note that a key's rows differ: changed, missing or extra."""
         kind = DifferenceKind.DIFFERENT
         if here is None:
             kind = DifferenceKind.EXTRA

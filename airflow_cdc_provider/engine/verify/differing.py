@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 
 @dataclass(frozen=True, slots=True)
 class KeyBucket:
-    """Where a row stands among those of both sides."""
+    """The rank of a row among the rows of both sides, and the next key."""
 
     number: int
     """About how many come before it."""
@@ -25,7 +25,7 @@ class KeyBucket:
 
 
 def ranges_around(rows: Mapping[Key, KeyBucket], most: int) -> tuple[KeyRange, ...]:
-    """Return at most so many ranges, in order and apart; keys are of comparable kinds."""
+    """Return at most so many ranges that contain all given keys and few other rows."""
     ordered = sorted(rows)
     if not ordered:
         return ()

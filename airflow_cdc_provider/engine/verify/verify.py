@@ -53,7 +53,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     values: bool = False,
     ranges: Mapping[TableId, Sequence[KeyRange]] = NO_RANGES,
 ) -> VerifyReport:
-    """Compare the plans' tables, all or those of `tables`, by what both sides hold.
+    """Compare source and sink tables, all or those of `tables`; return the report.
 
     Of a table that is in `ranges` only these are compared.
 
@@ -83,7 +83,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
 
 
 class _Run:
-    """The two sessions, and how they are asked at the same time."""
+    """A session on each side, and the thread that lets both be queried at once."""
 
     def __init__(
         self, source: VerifySide, sink: VerifySide, thread: ThreadPoolExecutor, chunk_rows: int
@@ -93,7 +93,7 @@ class _Run:
         self._chunk_rows = max(1, chunk_rows)
 
     def compare(self, plan: TablePlan, ranges: Sequence[KeyRange] | None = None) -> Comparison:
-        """Find the keys whose rows differ now, of all rows or of some ranges."""
+        """Find the keys whose rows differ now, of a whole table or of some ranges."""
         started = time.monotonic()
         tables = self._tables(plan)
         comparison = Comparison(tables, self._source.table(tables), self._sink.table(tables))
@@ -114,7 +114,7 @@ class _Run:
         return comparison
 
     def settle(self, found: Sequence[Comparison], wait: Callable[[], None]) -> None:
-        """Look at the candidates again until each is equal, different, or moved every time."""
+        """Compare the suspect keys again until each is equal, different, or changes every time."""
         for _ in range(_ROUNDS):
             open_ones = [comparison for comparison in found if comparison.candidates]
             if not open_ones:
@@ -125,6 +125,7 @@ class _Run:
                 comparison.judge(earlier)
 
     def _tables(self, plan: TablePlan) -> TablePair:
+        """Return a table's definitions on both sides; refuse if one cannot be compared."""
         table, target = plan.schema.table, plan.sink_table
         here, there = self._source.definition(table), self._sink.definition(target)
         if here is None:
@@ -152,7 +153,7 @@ class _Run:
     def _both(
         self, here: Callable[[], Answer], there: Callable[[], Answer]
     ) -> tuple[Answer, Answer]:
-        """Ask both sides at the same time."""
+        """Query both sides at the same time."""
         pending = self._thread.submit(there)
         try:
             answer = here()
@@ -161,6 +162,7 @@ class _Run:
         return answer, other
 
     def _by_ranges(self, comparison: Comparison, wanted: Sequence[KeyRange]) -> None:
+        """Compare a table by sums over ranges of its key."""
         for keys in (part for whole in wanted for part in self._parts(comparison, whole)):
             here, there = self._sums(comparison, keys)
             before = comparison.rows_source
@@ -171,7 +173,7 @@ class _Run:
                 return
 
     def _parts(self, comparison: Comparison, keys: KeyRange) -> Iterator[KeyRange]:
-        """Yield ranges that cover a range, of about as many source rows each."""
+        """Cut a range into parts of about as many source rows each."""
         start = keys.start
         while True:
             end = comparison.source.key_at(KeyRange(start, keys.end), self._chunk_rows)
@@ -184,7 +186,7 @@ class _Run:
     def _narrow(
         self, comparison: Comparison, keys: KeyRange, sums: tuple[Sum, Sum], before: int
     ) -> None:
-        """Halve a range that differs, on the side that holds more, down to single rows."""
+        """Halve a range that differs, by the side with more rows, down to single rows."""
         here, there = sums
         most = max(here.rows, there.rows)
         larger = comparison.source if here.rows >= there.rows else comparison.sink
@@ -201,11 +203,13 @@ class _Run:
             before += left.rows
 
     def _sums(self, comparison: Comparison, keys: KeyRange) -> tuple[Sum, Sum]:
+        """Return both sides' sums over a range."""
         return self._both(
             lambda: comparison.source.sum_of(keys), lambda: comparison.sink.sum_of(keys)
         )
 
     def _by_buckets(self, comparison: Comparison) -> None:
+        """Compare a table by sums over buckets of key hashes, for keys that cannot be split."""
         nothing = Sum(0, 0, 0)
         here, there = self._both(comparison.source.bucket_sums, comparison.sink.bucket_sums)
         differing = []
@@ -220,6 +224,7 @@ class _Run:
                 self._compare_rows(comparison, some)
 
     def _compare_rows(self, comparison: Comparison, part: Part, before: int = 0) -> None:
+        """Compare the row hashes of a part, and note the keys that differ."""
         here, there = self._both(
             lambda: comparison.source.hashes(part), lambda: comparison.sink.hashes(part)
         )
@@ -228,6 +233,7 @@ class _Run:
 
 
 def _not_there(table: TableId, side: str, remedy: str) -> RefusedError:
+    """Return the error for a table that one side does not have."""
     return RefusedError(
         f"table {table} does not exist on the {side}, or the account may not see it",
         where=f"verify, the {side}",
@@ -237,6 +243,7 @@ def _not_there(table: TableId, side: str, remedy: str) -> RefusedError:
 
 
 def _incomparable(source: Source, sink: Sink) -> RefusedError:
+    """Return the error for two systems whose rows cannot be compared."""
     return RefusedError(
         f"verify cannot compare {source} with {sink}",
         where="verify",

@@ -39,7 +39,7 @@ _EXCLUDE = """\
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a new file says."""
+    """The values that a new pipeline file gets."""
 
     name: str
     source: Reference
@@ -52,7 +52,7 @@ class Draft:
     state: Reference | None = None
 
     def text(self) -> str:
-        """Return the YAML."""
+        """Return the pipeline file's text, in YAML with comments."""
         exclude = _EXCLUDE.format(tables=_items(self.exclude)) if self.exclude else ""
         return _TEXT.format(
             name=self.name,
@@ -68,10 +68,12 @@ class Draft:
 
 
 def _items(texts: Sequence[str]) -> str:
+    """Return texts as items of a YAML list."""
     return "\n".join(f"    - {_quoted(text)}" for text in texts)
 
 
 def _route(entries: Mapping[str, str]) -> str:
+    """Return the `route` section as YAML."""
     if not entries:
         return _NO_ROUTE
     lines = (f"    {_quoted(source)}: {_quoted(target)}" for source, target in entries.items())
@@ -79,11 +81,13 @@ def _route(entries: Mapping[str, str]) -> str:
 
 
 def _key_of(reference: Reference) -> str:
+    """Return the YAML line that names a server."""
     if reference.dsn_env is not None:
         return f"dsn_env: {_quoted(reference.dsn_env)}"
     return f"conn_id: {_quoted(str(reference.conn_id))}"
 
 
 def _quoted(text: str) -> str:
+    """Return a text in double quotes for YAML."""
     # a JSON string is a YAML string
     return json.dumps(text, ensure_ascii=False)

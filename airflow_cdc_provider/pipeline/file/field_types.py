@@ -24,6 +24,7 @@ _LATER = "not in this release"
 
 
 def _name(value: Any) -> Any:
+    """Check a pipeline's name."""
     if not isinstance(value, str):
         return value
     try:
@@ -33,10 +34,12 @@ def _name(value: Any) -> Any:
 
 
 def _pattern(value: Any) -> Any:
+    """Check a table pattern and return its canonical text."""
     return str(TablePattern.parse(value)) if isinstance(value, str) else value
 
 
 def _route(value: Any) -> Any:
+    """Check the entries of `sink.route`."""
     if isinstance(value, dict) and all(isinstance(target, str) for target in value.values()):
         for source, target in value.items():
             Route.parse(source, target)
@@ -44,6 +47,7 @@ def _route(value: Any) -> Any:
 
 
 def _environment_name(value: Any) -> Any:
+    """Check the name of an environment variable."""
     if isinstance(value, str) and not _ENVIRONMENT_NAME.fullmatch(value):
         # the value is not repeated: someone may have written the DSN itself here
         raise WrongValueError(
@@ -54,6 +58,7 @@ def _environment_name(value: Any) -> Any:
 
 
 def _connection_id(value: Any) -> Any:
+    """Check the id of an Airflow connection."""
     if isinstance(value, str) and (not value or "://" in value):
         raise WrongValueError(
             "this is not the id of a connection",
@@ -63,6 +68,7 @@ def _connection_id(value: Any) -> Any:
 
 
 def _server_ids(value: Any) -> Any:
+    """Check a server id or a range of ids, and return it as `first-last`."""
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     match = _RANGE.fullmatch(text.strip())
     if match is None:
@@ -79,6 +85,7 @@ def _server_ids(value: Any) -> Any:
 
 
 def _sink_type(value: Any) -> Any:
+    """Check the sink's type; one of a later release is refused as such."""
     if value in SINKS_TO_COME:
         raise WrongValueError(
             f"sinks of type {value!r} are {_LATER}", "available are: mysql, changelog"
@@ -87,6 +94,7 @@ def _sink_type(value: Any) -> Any:
 
 
 def _folder_path(value: Any) -> Any:
+    """Check the absolute path of a folder, and return it without a slash at the end."""
     if not isinstance(value, str):
         return value
     path = value.removeprefix("file://")
@@ -103,6 +111,7 @@ def _folder_path(value: Any) -> Any:
 
 
 def _ports(value: Any) -> str:
+    """Check a port or a range of ports, and return it as `first-last`."""
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     found = _RANGE.fullmatch(text.strip())
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
@@ -115,6 +124,7 @@ def _ports(value: Any) -> str:
 
 
 def _stream_start(value: Any) -> Any:
+    """Check where the stream starts; starts of a later release are refused as such."""
     if value in ("earliest", "latest") or (
         isinstance(value, dict) and value.keys() <= {"position", "gtid", "timestamp"}
     ):
@@ -126,6 +136,7 @@ def _stream_start(value: Any) -> Any:
 
 
 def _stream_stop(value: Any) -> Any:
+    """Check where the stream stops; stops of a later release are refused as such."""
     if value == "latest":
         raise WrongValueError(
             f"ending at 'latest' is {_LATER}", "write mode: bounded: each run ends caught up"
@@ -136,6 +147,7 @@ def _stream_stop(value: Any) -> Any:
 
 
 def _topology(value: Any) -> Any:
+    """Refuse two-way sync, which is of a later release."""
     if value is not None:
         raise WrongValueError(
             f"two-way sync is {_LATER}", "write null, or leave the key out: the copy is one-way"
@@ -144,6 +156,7 @@ def _topology(value: Any) -> Any:
 
 
 def _where(value: Any) -> Any:
+    """Refuse a condition on a table's rows, which is of a later release."""
     if value is not None:
         raise WrongValueError(
             f"copying a part of a table is {_LATER}",
@@ -153,6 +166,7 @@ def _where(value: Any) -> Any:
 
 
 def _time_zone(value: Any) -> Any:
+    """Check the name of a time zone."""
     if not isinstance(value, str):
         return value
     try:
@@ -167,7 +181,7 @@ def _time_zone(value: Any) -> Any:
 
 
 def _duration(value: Any) -> str:
-    """Return a span of time as whole seconds, minutes, hours or days: `15m`."""
+    """Check a duration such as `15m`, and return it as number and unit."""
     text = f"{value}s" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     found = _DURATION.fullmatch(text.strip())
     if found is None or int(found[1]) == 0:
@@ -178,11 +192,12 @@ def _duration(value: Any) -> str:
 
 
 def seconds_of(duration: str) -> int:
-    """Return how many seconds a `Duration` is."""
+    """Return a duration such as `15m` in seconds."""
     return int(duration[:-1]) * _SECONDS[duration[-1]]
 
 
 def _mail_address(value: Any) -> Any:
+    """Check a mail address."""
     if isinstance(value, str) and not _ADDRESS.fullmatch(value):
         raise WrongValueError(
             f"{value!r} is not the address of a mailbox", "write it as in ops@example.com"

@@ -29,7 +29,7 @@ Clash = tuple[Path, str, str]
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """One file of a folder: a pipeline, or what is wrong with it."""
+    """One file of a folder: the pipeline it has, or the error that it has."""
 
     path: FilePath
     name: str
@@ -44,7 +44,7 @@ class FolderFile:
 
 
 def read_folder(folder: FilePath | str) -> tuple[FolderFile, ...]:
-    """Read every pipeline file of a folder, in the order of their names."""
+    """Read every pipeline file of a folder, sorted by file name."""
     try:
         paths = sorted(path for path in FilePath(folder).iterdir() if path.suffix in SUFFIXES)
     except OSError as error:
@@ -59,6 +59,7 @@ def read_folder(folder: FilePath | str) -> tuple[FolderFile, ...]:
 
 
 def _read(path: FilePath) -> FolderFile:
+    """Read one pipeline file; an error becomes part of the result."""
     try:
         loaded = load_pipeline(path)
     except PipelineFileError as error:
@@ -77,7 +78,7 @@ def _read(path: FilePath) -> FolderFile:
 
 
 def _unread(path: FilePath, problem: PipelineFileError) -> FolderFile:
-    """Find out what a file is about, so that its runs still find their DAG."""
+    """Make the entry of a file with an error; its name is guessed, so that its DAG keeps its id."""
     try:
         text = path.read_bytes().decode(errors="replace")
     except OSError:
@@ -92,6 +93,7 @@ def _unread(path: FilePath, problem: PipelineFileError) -> FolderFile:
 
 
 def _kept_apart(file: FolderFile, files: Sequence[FolderFile]) -> FolderFile:
+    """Return a file with the problems and warnings that it has together with the other files."""
     if file.loaded is None:
         return file
     others = [other.loaded for other in files if other.loaded and other.path != file.path]
@@ -102,9 +104,9 @@ def _kept_apart(file: FolderFile, files: Sequence[FolderFile]) -> FolderFile:
 
 
 def sharing_ids(mine: LoadedPipeline, others: Iterable[LoadedPipeline]) -> list[LoadedPipeline]:
-    """Return the pipelines that name the same source and have a server id in common with one.
+    """Return other pipelines that name the same source and share a server id.
 
-    Whether two names are one server no file says: preflight asks there who reads.
+    No file says whether two names are one server: preflight asks the server who reads.
     """
     return [
         other
@@ -116,10 +118,12 @@ def sharing_ids(mine: LoadedPipeline, others: Iterable[LoadedPipeline]) -> list[
 
 
 def _source_name(loaded: LoadedPipeline) -> tuple[str | None, str | None]:
+    """Return what names a pipeline's source in its file."""
     return loaded.model.source.conn_id, loaded.model.source.dsn_env
 
 
 def _shared_ids(mine: LoadedPipeline, other: LoadedPipeline) -> str:
+    """Return the warning that two files share server ids."""
     ids, theirs = mine.model.server_ids, other.model.server_ids
     return (
         f"its server ids {ids.start}-{ids.stop - 1} overlap those of {other.path.name} "
@@ -129,6 +133,7 @@ def _shared_ids(mine: LoadedPipeline, other: LoadedPipeline) -> str:
 
 
 def _clashes(mine: LoadedPipeline, other: LoadedPipeline) -> Iterator[Clash]:
+    """Yield a problem if another file has a pipeline of the same name."""
     if mine.model.pipeline == other.model.pipeline:
         yield (
             ("pipeline",),

@@ -21,23 +21,23 @@ from airflow_cdc_provider.pipeline.file.yaml_lines import YamlDocument, read_yam
 
 @dataclass(frozen=True, slots=True)
 class LoadedPipeline:
-    """A pipeline and the file it came from, so that later findings can name a line."""
+    """A pipeline file's model and path, with the line of each of its keys."""
 
     model: PipelineFile
     path: FilePath
     document: YamlDocument
 
     def refusal(self, *found: tuple[Path, str, str]) -> PipelineFileError:
-        """Make the error for problems that only the server could show."""
+        """Return the error for problems of the file, each with its line."""
         return refusal(str(self.path), [_located(self.document, *one) for one in found])
 
     def line_of(self, path: Path) -> int:
-        """Return the line of a key."""
+        """Return the line of a key in the file."""
         return self.document.line_of(path)
 
 
 def load_pipeline(path: FilePath | str) -> LoadedPipeline:
-    """Read one pipeline file, or raise `PipelineFileError` with all that is wrong."""
+    """Read one pipeline file, or raise `PipelineFileError` with all its problems."""
     path = FilePath(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def load_pipeline(path: FilePath | str) -> LoadedPipeline:
 
 
 def parse_pipeline(text: str, path: FilePath | str = "pipeline.yaml") -> LoadedPipeline:
-    """Read a pipeline from its text; `path` is only named in messages."""
+    """Read a pipeline file from its text; `path` is only named in messages."""
     document = read_yaml(text)
     if document.problems:
         raise refusal(str(path), document.problems)
@@ -70,10 +70,12 @@ def parse_pipeline(text: str, path: FilePath | str = "pipeline.yaml") -> LoadedP
 
 
 def _located(document: YamlDocument, path: Path, what: str, fix: str) -> Problem:
+    """Return a problem with its line in the file."""
     return Problem(document.line_of(path), path, what, fix)
 
 
 def _problems(errors: Sequence[ErrorDetails], document: YamlDocument) -> Iterator[Problem]:
+    """Yield the problems that pydantic's errors show, one for each path."""
     found: dict[Path, list[ErrorDetails]] = {}
     for error in errors:
         found.setdefault(_path_in_file(error["loc"], document.value), []).append(error)
@@ -85,7 +87,7 @@ def _problems(errors: Sequence[ErrorDetails], document: YamlDocument) -> Iterato
 
 
 def _path_in_file(loc: tuple[int | str, ...], value: Any) -> Path:
-    """Drop from pydantic's location what names a type instead of a key."""
+    """Return pydantic's location as a path of keys, without the names of types."""
     path: list[int | str] = []
     for number, part in enumerate(loc):
         inside = (isinstance(value, dict) and part in value) or (

@@ -39,7 +39,10 @@ _WIDE = 10_000
 
 
 def explained(errors: Sequence[ErrorDetails], path: Path) -> Explained:
-    """Say what is wrong at one path; of several errors there, each excludes one kind of value."""
+    """Return the problem and the fix for pydantic's errors at one path of the file.
+
+    Several errors there are those of a union: each excludes one kind of value.
+    """
     error, key = errors[0], str(path[-1]) if path else ""
     section = _model_at(path[:-1])
     cause = error.get("ctx", {}).get("error")
@@ -55,6 +58,7 @@ def explained(errors: Sequence[ErrorDetails], path: Path) -> Explained:
 
 
 def _what(errors: Sequence[ErrorDetails]) -> str:
+    """Describe what is wrong with a value."""
     error = errors[0]
     found = f"found {_brief(error['input'])}"
     if error["type"] == "too_short":
@@ -66,12 +70,13 @@ def _what(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _kinds(errors: Sequence[ErrorDetails]) -> str:
-    """Name the kinds of value that are taken, nothing if an error is about something else."""
+    """Name the kinds of value that a key takes; empty if an error is about something else."""
     kinds = [_KINDS.get(error["type"], "") for error in errors]
     return " or ".join(dict.fromkeys(kinds)) if all(kinds) else ""
 
 
 def _fix(errors: Sequence[ErrorDetails], path: Path) -> str:
+    """Describe what to write instead of a wrong value."""
     error, field = errors[0], _field_of(path)
     match error["type"]:
         case "literal_error":
@@ -94,11 +99,12 @@ def _fix(errors: Sequence[ErrorDetails], path: Path) -> str:
 
 
 def _as_yaml(match: re.Match[str]) -> str:
-    """Take the quotes off a word, unless YAML would read it as something else."""
+    """Return a quoted word without quotes, unless YAML would read that as something else."""
     return match[1] if yaml.safe_load(match[1]) == match[1] else f'"{match[1]}"'
 
 
 def _number(field: FieldInfo | None) -> str:
+    """Describe the numbers that a key takes."""
     bounds = {} if field is None else {type(m).__name__: m for m in field.metadata}
     low = getattr(bounds.get("Ge"), "ge", None)
     above = getattr(bounds.get("Gt"), "gt", None)
@@ -111,7 +117,7 @@ def _number(field: FieldInfo | None) -> str:
 
 
 def _as_in(path: Path) -> str:
-    """Show the key with a value that it takes."""
+    """Return an example of the key with a value, as `, as in key: value`."""
     while path and _field_of(path) is None:
         path = path[:-1]
     field = _field_of(path)
@@ -127,12 +133,14 @@ def _as_in(path: Path) -> str:
 
 
 def _field_of(path: Path) -> FieldInfo | None:
+    """Return the model's field at a path of the file, None if there is none."""
     if not path:
         return None
     return _model_at(path[:-1]).model_fields.get(str(path[-1]))
 
 
 def _brief(value: object) -> str:
+    """Return a wrong value as short text; a URL is not repeated."""
     text = json.dumps(value, default=str)
     if "://" in text:
         return "a URL"  # it may hold a password
@@ -140,6 +148,7 @@ def _brief(value: object) -> str:
 
 
 def _similar(key: str, section: type[BaseModel]) -> str:
+    """Suggest the known key that an unknown key resembles."""
     known = list(section.model_fields)
     near = difflib.get_close_matches(key, known, n=1)
     if near:
@@ -148,7 +157,7 @@ def _similar(key: str, section: type[BaseModel]) -> str:
 
 
 def _model_at(path: Path) -> type[BaseModel]:
-    """Return the model of the section at `path`, the nearest parent's if it has none."""
+    """Return the pydantic model of the section at `path`, the nearest parent's if it has none."""
     model: type[BaseModel] = PipelineFile
     for part in path:
         field = model.model_fields.get(str(part))
@@ -158,6 +167,7 @@ def _model_at(path: Path) -> type[BaseModel]:
 
 
 def _section_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the section's model in a type annotation, None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     candidates = (_section_of(argument) for argument in getattr(annotation, "__args__", ()))

@@ -60,11 +60,12 @@ class Reference(Section):
 
     @model_validator(mode="after")
     def _is_named(self) -> Self:
+        """Require one of `conn_id` and `dsn_env`."""
         self.require_one_name()
         return self
 
     def require_one_name(self) -> None:
-        """Refuse both names, or none."""
+        """Require exactly one of `conn_id` and `dsn_env`."""
         if (self.conn_id is None) == (self.dsn_env is None):
             both = "both are" if self.conn_id else "neither is"
             raise WrongValueError(
@@ -107,10 +108,12 @@ class SourceSection(Reference):
 
     @property
     def patterns(self) -> tuple[TablePattern, ...]:
+        """Return the patterns of `tables`."""
         return tuple(TablePattern.parse(text) for text in self.tables)
 
     @property
     def excluded(self) -> tuple[TablePattern, ...]:
+        """Return the patterns of `exclude`."""
         return tuple(TablePattern.parse(text) for text in self.exclude)
 
 
@@ -158,6 +161,7 @@ class SinkSection(Reference):
 
     @model_validator(mode="after")
     def _is_named(self) -> Self:
+        """Require a folder for a changelog, and a server for any other sink."""
         if self.type == "changelog":
             self._require_folder()
         elif {self.path, self.format, self.types} != {None} or self.include_query:
@@ -170,6 +174,7 @@ class SinkSection(Reference):
         return self
 
     def _require_folder(self) -> None:
+        """Require the keys that a changelog must have, and refuse those that it must not have."""
         if self.path is None or self.conn_id is not None or self.dsn_env is not None:
             raise WrongValueError(
                 "wanted a path and neither conn_id nor dsn_env for a changelog",
@@ -188,7 +193,7 @@ class SinkSection(Reference):
 
     @property
     def named_by(self) -> str:
-        """Return the key that says where the sink is."""
+        """Return the key of the section that names the sink."""
         return next(key for key in ("dsn_env", "conn_id", "path") if getattr(self, key) is not None)
 
     @property
@@ -201,6 +206,7 @@ class SinkSection(Reference):
 
     @property
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes, parsed."""
         return parse_routes(self.route)
 
 
@@ -341,6 +347,7 @@ class SchemaChangesSection(Section):
 
     @property
     def policy(self) -> SchemaPolicy:
+        """Return the policy for each kind of schema change."""
         return SchemaPolicy.from_json(self.model_dump())
 
 
@@ -388,6 +395,7 @@ class UrlReference(Section):
 
     @model_validator(mode="after")
     def _is_named(self) -> Self:
+        """Require exactly one of `conn_id` and `url_env`."""
         if (self.conn_id is None) == (self.url_env is None):
             both = "both are" if self.conn_id else "neither is"
             raise WrongValueError(
@@ -445,6 +453,7 @@ class NotifySection(Section):
 
     @model_validator(mode="after")
     def _has_a_receiver(self) -> Self:
+        """Require a webhook, a Slack URL or a mail server."""
         if self.webhook is None and self.slack is None and self.email is None:
             raise WrongValueError(
                 "nobody is named who is to be notified", "write webhook, slack or email"
@@ -478,6 +487,7 @@ class BackfillTable(Section):
 
     @model_validator(mode="after")
     def _tells_time_one_way(self) -> Self:
+        """Refuse both a time zone and an epoch."""
         if self.timezone is not None and self.epoch is not None:
             raise WrongValueError(
                 "a column is in a time zone, or counts since 1970, not both",
@@ -514,6 +524,7 @@ class SparkSection(Section):
 
     @property
     def assigner_ports(self) -> range:
+        """Return the ports where the driver may listen for its readers."""
         if self.assigner_port is None:
             return ANY_PORT
         first, _, last = self.assigner_port.partition("-")
@@ -586,17 +597,19 @@ class PipelineFile(Section):
 
     @property
     def server_ids_needed(self) -> int:
+        """Return how many server ids the pipeline uses at once."""
         return ids_needed(self.snapshot.max_connections)
 
     @property
     def server_ids(self) -> range:
+        """Return the pipeline's server ids, by the file or else derived from its name."""
         if self.source.server_id is not None:
             return parse_ids(self.source.server_id)
         named = f"conn_id={self.source.conn_id} dsn_env={self.source.dsn_env}"
         return derived_ids(self.pipeline, named, needed=self.server_ids_needed)
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        """Tell whether the pipeline copies `table`."""
+        """Tell whether the file picks `table` to be copied."""
 
         def any_of(patterns: tuple[TablePattern, ...]) -> bool:
             return any(pattern.matches(table, ignore_case=ignore_case) for pattern in patterns)

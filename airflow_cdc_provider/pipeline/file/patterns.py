@@ -18,14 +18,14 @@ _MAX_NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class TablePattern:
-    """A database and a table, each with any number of `*`."""
+    """A pattern of database and table names, each with any number of `*`."""
 
     database: str
     table: str
 
     @classmethod
     def parse(cls, text: str) -> TablePattern:
-        """Read `database.table`."""
+        """Parse `database.table`; `WrongValueError` if it is not one."""
         try:
             parsed = TableId.parse(text)
         except ValueError:
@@ -44,6 +44,7 @@ class TablePattern:
 
     @property
     def is_exact(self) -> bool:
+        """Tell whether the pattern has no star."""
         return "*" not in self.database and "*" not in self.table
 
     def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
@@ -53,7 +54,7 @@ class TablePattern:
     def stars_of(
         self, table: TableId, *, ignore_case: bool = False
     ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return what the stars of both names stand for, None if the pattern does not match."""
+        """Return the texts that the stars of both names match; None if the pattern does not fit."""
         flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
         database = re.fullmatch(_regex(self.database), table.database, flags)
         name = re.fullmatch(_regex(self.table), table.table, flags)
@@ -66,19 +67,23 @@ class TablePattern:
 
 
 def _regex(name: str) -> str:
+    """Return the regular expression of a name with stars."""
     return "(.*)".join(re.escape(part) for part in name.split("*"))
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the tables of a pattern go; a `*` on the right is what it was on the left."""
+    """A rule of `sink.route`: where the tables of a pattern go.
+
+    A `*` on the right is what it was on the left.
+    """
 
     source: TablePattern
     target: TablePattern
 
     @classmethod
     def parse(cls, source: str, target: str) -> Route:
-        """Read one entry of `sink.route`."""
+        """Parse one entry of `sink.route`."""
         route = cls(TablePattern.parse(source), TablePattern.parse(target))
         for left, right, part in (
             (route.source.database, route.target.database, "database"),
@@ -97,7 +102,7 @@ class Route:
         return route
 
     def target_of(self, table: TableId, *, ignore_case: bool = False) -> TableId | None:
-        """Return where `table` goes, None if this route is not about it."""
+        """Return the sink table for `table`, None if the route's pattern does not match it."""
         stars = self.source.stars_of(table, ignore_case=ignore_case)
         if stars is None:
             return None
@@ -109,12 +114,12 @@ class Route:
 
 
 def parse_routes(entries: Mapping[str, str]) -> tuple[Route, ...]:
-    """Read `sink.route`: exact tables first, then patterns in the file's order."""
+    """Parse `sink.route`: exact tables first, then patterns in the file's order."""
     routes = [Route.parse(source, target) for source, target in entries.items()]
     return tuple(sorted(routes, key=lambda route: not route.source.is_exact))
 
 
 def sink_table(table: TableId, routes: Iterable[Route], *, ignore_case: bool = False) -> TableId:
-    """Return where `table` goes: by the first route about it, else under its own name."""
+    """Return the sink table for `table`: by the first route that matches, else its own name."""
     targets = (route.target_of(table, ignore_case=ignore_case) for route in routes)
     return next((target for target in targets if target is not None), table)

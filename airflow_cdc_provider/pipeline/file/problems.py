@@ -11,7 +11,7 @@ Path = tuple[str | int, ...]
 
 
 class WrongValueError(ValueError):
-    """A value that the model refuses, with the words that mend it."""
+    """Raised for a wrong value of the pipeline file, with the fix."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(what, fix)
@@ -23,7 +23,7 @@ class WrongValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, at one line."""
+    """One problem of a pipeline file: line, path, what is wrong, and the fix."""
 
     line: int
     path: Path
@@ -36,7 +36,7 @@ class Problem:
 
 
 def shown(path: Path) -> str:
-    """Write a path as people write it: `source.tables[2]`."""
+    """Return a path of keys as text, as in `source.tables[2]`."""
     text = ""
     for part in path:
         if isinstance(part, int):

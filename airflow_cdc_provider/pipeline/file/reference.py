@@ -107,7 +107,7 @@ def json_schema() -> str:
 
 
 def reference_page() -> str:
-    """Return the reference page in Markdown."""
+    """Return the reference page of the pipeline file in Markdown."""
     schema = PipelineFile.model_json_schema()
     return "\n".join([_OPENING, *_sections(PipelineFile, "", schema, schema["$defs"])]) + "\n"
 
@@ -115,6 +115,7 @@ def reference_page() -> str:
 def _sections(
     model: type[BaseModel], prefix: str, schema: dict[str, Any], models: dict[str, Any]
 ) -> Iterator[str]:
+    """Yield the page's parts for one section and those below it."""
     title = f"`{prefix}`" if prefix else "Top level"
     yield f"## {title}\n"
     if prefix:
@@ -136,6 +137,7 @@ def _sections(
 
 
 def _kind(schema: dict[str, Any]) -> str:
+    """Describe a key's type by its JSON schema."""
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:
@@ -151,6 +153,7 @@ def _kind(schema: dict[str, Any]) -> str:
 
 
 def _default(field: FieldInfo, section: type[BaseModel] | None) -> str:
+    """Return a key's default as Markdown; empty if it has none worth showing."""
     if field.is_required():
         return "required"
     if section is not None or field.default_factory is not None or field.default in (None, ()):
@@ -159,17 +162,19 @@ def _default(field: FieldInfo, section: type[BaseModel] | None) -> str:
 
 
 def _is_mapping(field: FieldInfo) -> bool:
+    """Tell whether a field is a mapping."""
     return getattr(field.annotation, "__origin__", None) is dict
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the section's model in a field, None if the field is no section."""
     candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
     models = (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
     return next(models, None)
 
 
 def write() -> None:
-    """Write the page and the schema."""
+    """Write the reference page and the JSON schema to their files."""
     FOLDER.mkdir(exist_ok=True)
     PAGE.write_text(reference_page(), encoding="utf-8")
     SCHEMA.write_text(json_schema(), encoding="utf-8")

@@ -18,7 +18,7 @@ Found = tuple[Path, str, str]
 
 
 def check_file(file: PipelineFile) -> Iterator[Found]:
-    """Yield what does not go together."""
+    """Yield the problems of values in the file that are valid alone but not together."""
     yield from _server_ids(file)
     yield from _excluded(file)
     yield from _one_target_each(file)
@@ -36,6 +36,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
 
 
 def _server_ids(file: PipelineFile) -> Iterator[Found]:
+    """Yield a problem if the file names too few server ids."""
     ids, needed = file.server_ids, file.server_ids_needed
     if len(ids) < needed:
         yield (
@@ -47,11 +48,13 @@ def _server_ids(file: PipelineFile) -> Iterator[Found]:
 
 
 def _exact(file: PipelineFile) -> list[tuple[int, TableId]]:
+    """Return the tables that the file names exactly, with their numbers in the list."""
     patterns = enumerate(file.source.patterns)
     return [(number, TableId(p.database, p.table)) for number, p in patterns if p.is_exact]
 
 
 def _excluded(file: PipelineFile) -> Iterator[Found]:
+    """Yield tables that the file both names and excludes."""
     for number, table in _exact(file):
         if any(pattern.matches(table) for pattern in file.source.excluded):
             yield (
@@ -62,6 +65,7 @@ def _excluded(file: PipelineFile) -> Iterator[Found]:
 
 
 def _one_target_each(file: PipelineFile) -> Iterator[Found]:
+    """Yield tables that go to the same sink table as another."""
     seen: dict[TableId, TableId] = {}
     for number, table in _exact(file):
         target = sink_table(table, file.sink.routes)
@@ -75,6 +79,7 @@ def _one_target_each(file: PipelineFile) -> Iterator[Found]:
 
 
 def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
+    """Yield a problem if a table would be copied onto itself."""
     source, sink = file.source, file.sink
     if (source.conn_id, source.dsn_env) != (sink.conn_id, sink.dsn_env):
         return
@@ -88,7 +93,7 @@ def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
 
 
 def _exactly_once(file: PipelineFile) -> Iterator[Found]:
-    """A sink that only appends cannot take a change twice."""
+    """Yield settings that a changelog cannot have, because it cannot take a change twice."""
     if file.sink.folder is None:
         return
     if file.stream.apply == "merged":
@@ -106,11 +111,13 @@ def _exactly_once(file: PipelineFile) -> Iterator[Found]:
 
 
 def _table_settings(file: PipelineFile) -> Iterator[Found]:
+    """Yield table settings whose table is not among the pipeline's."""
     yield from _not_picked(file, file.snapshot.tables, ("snapshot", "tables"))
     yield from _not_picked(file, file.backfill, ("backfill",))
 
 
 def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterator[Found]:
+    """Yield names that are not among the pipeline's tables."""
     for name in names:
         if "*" in name or not file.picks(TableId.parse(name)):
             yield (
@@ -121,6 +128,7 @@ def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterato
 
 
 def _backfills(file: PipelineFile) -> Iterator[Found]:
+    """Yield a problem if the sink cannot take the backfills of the file."""
     if file.backfill and file.sink.folder is not None:
         yield (
             ("backfill",),
@@ -130,6 +138,7 @@ def _backfills(file: PipelineFile) -> Iterator[Found]:
 
 
 def _spark_settings(file: PipelineFile) -> Iterator[Found]:
+    """Yield Spark settings that would be ignored or do harm."""
     conf = file.spark.conf
     if str(conf.get("spark.speculation", "")).lower() == "true":
         yield (

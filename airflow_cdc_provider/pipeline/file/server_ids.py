@@ -22,18 +22,21 @@ _FIRST, _BEHIND = 1_000_000_000, 2_100_000_000
 
 
 def ids_needed(max_connections: int) -> int:
-    """Return how many ids a pipeline uses at once: the stream's and the readers'."""
+    """Return how many server ids a pipeline uses at once: the stream's and the readers'."""
     return 1 + max(1, max_connections // CONNECTIONS_A_READER)
 
 
 def parse_ids(text: str) -> range:
-    """Read `first-last`."""
+    """Parse a range of server ids, `first-last`."""
     first, _, last = text.partition("-")
     return range(int(first), int(last) + 1)
 
 
 def derived_ids(pipeline: str, source: str, *, needed: int) -> range:
-    """Return the range of a pipeline whose file says none; `source` is what names its server."""
+    """Return a range of server ids derived from the pipeline's name, for a file without one.
+
+    `source` is what names its server.
+    """
     digest = hashlib.sha256(f"{pipeline}\n{source}".encode()).digest()
     count = max(needed, FEWEST_DERIVED)
     # the start does not depend on the count: it stays when max_connections changes
@@ -42,5 +45,5 @@ def derived_ids(pipeline: str, source: str, *, needed: int) -> range:
 
 
 def overlap(one: range, other: range) -> bool:
-    """Tell whether two ranges share an id."""
+    """Tell whether two ranges of server ids share an id."""
     return max(one.start, other.start) < min(one.stop, other.stop)

@@ -17,7 +17,7 @@ from airflow_cdc_provider.pipeline.file.model import PipelineFile, SinkSection
 
 @dataclass(frozen=True, slots=True)
 class StatePlace:
-    """Where the state of a pipeline is; at most one is not empty."""
+    """What names the state store: connection, variable or file; at most one is not empty."""
 
     conn_id: str = ""
     dsn_env: str = ""
@@ -30,7 +30,10 @@ class StatePlace:
 
 @dataclass(frozen=True, slots=True)
 class ShownPipeline:
-    """A pipeline as a DAG names it; what a DAG of an older release does not say is empty."""
+    """A pipeline as its DAG describes it to the CDC page.
+
+    What a DAG of an older release does not say is empty.
+    """
 
     name: str
     conn_id: str = ""
@@ -51,7 +54,7 @@ class ShownPipeline:
     def of(
         cls, model: PipelineFile, path: str | Path, *, refused: StoredError = NO_ERROR
     ) -> ShownPipeline:
-        """Take it from a pipeline file."""
+        """Make the description from a pipeline file."""
         if model.state is None:
             state = default_state_of(model, Path(path), in_airflow=True)
             place = StatePlace(file=str(state))
@@ -71,10 +74,11 @@ class ShownPipeline:
 
     @property
     def place(self) -> StatePlace:
+        """Return what names the state store."""
         return StatePlace(self.conn_id, self.dsn_env, self.file)
 
     def to_text(self) -> str:
-        """Return the form in which a task carries it; the form only grows."""
+        """Return the description as JSON, as a task carries it; later releases only add fields."""
         form = {"pipeline": self.name}
         form |= {key: value for key in _OTHERS if (value := getattr(self, key))}
         if self.refused:
@@ -83,7 +87,7 @@ class ShownPipeline:
 
     @classmethod
     def from_text(cls, text: str) -> ShownPipeline | None:
-        """Read what `to_text` wrote; None if there is none, or of another making."""
+        """Read the description from JSON; None if there is none or it cannot be read."""
         try:
             form = json.loads(text)
             texts = {key: str(form.get(key, "")) for key in _TEXTS}
@@ -95,6 +99,7 @@ class ShownPipeline:
 
 
 def _sink(sink: SinkSection) -> str:
+    """Return the name of the sink: connection, variable or path."""
     return str(getattr(sink, sink.named_by))
 
 

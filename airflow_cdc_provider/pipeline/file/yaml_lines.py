@@ -21,7 +21,7 @@ _MOST_VALUES = 100_000
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe, and without the implicit timestamp type."""
+    """PyYAML's safe loader that leaves timestamps as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -32,7 +32,7 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(slots=True)
 class YamlDocument:
-    """A document's plain value, and the line (from 1) on which each path begins."""
+    """A YAML document's plain value, and the line (from 1) of each path in it."""
 
     value: Any = None
     lines: dict[Path, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class YamlDocument:
 
 
 def read_yaml(text: str) -> YamlDocument:
-    """Read one document; what is wrong with it as YAML is among its problems."""
+    """Read one YAML document; its syntax errors are among its problems."""
     document = YamlDocument()
     loader = _Loader(text)
     try:
@@ -66,6 +66,7 @@ def read_yaml(text: str) -> YamlDocument:
 def _walk(
     node: yaml.Node, path: Path, document: YamlDocument, scalar: Callable[[yaml.Node], Any]
 ) -> Any:
+    """Return a YAML node as a plain value, and note the line of each path."""
     document.lines.setdefault(path, node.start_mark.line + 1)
     if len(path) > _DEEPEST or len(document.lines) > _MOST_VALUES:
         raise yaml.MarkedYAMLError(problem="too deep or too large", problem_mark=node.start_mark)

@@ -16,9 +16,9 @@ from airflow_cdc_provider.pipeline.steps.sink import source_of
 def backfill_scope(
     run: Run, table: str, column: str, *, start: str | None, end: str | None
 ) -> Scope:
-    """Return the scope of a backfill; `end` is the first value that is not read.
+    """Return the scope of a backfill: a table's rows whose column is in an interval.
 
-    None is an open end, and one of both may be.
+    `end` is the first value that is not read. None is an open end; at most one of both may be None.
     """
     (named,) = resync_scope(run, [table]).tables
     schema = planned_schema(run, named)
@@ -43,7 +43,7 @@ def backfill_scope(
 
 
 def interval_column(schema: TableSchema, name: str) -> Column:
-    """Return a column whose values may bound an interval; refuse any other."""
+    """Return a column whose values can bound an interval; refuse any other."""
     copied = {column.name: column for column in schema.copied_columns}
     found = copied.get(name)
     if found is None:
@@ -64,6 +64,7 @@ def interval_column(schema: TableSchema, name: str) -> Column:
 def _value(
     run: Run, schema: TableSchema, column: Column, option: str, text: str | None
 ) -> KeyPart | None:
+    """Parse one end of the interval; refuse a value that the column cannot have."""
     if text is None:
         return None
     try:

@@ -15,7 +15,7 @@ from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 
 
 def carry_out(run: Run, *, on_tick: Callable[[], None] = lambda: None) -> JobEnd | None:
-    """Carry out every open request and catch up with the log; None if there is none."""
+    """Catch up with the log and carry out every open request; None if there is none."""
     if not run.store.to_do(run.name):
         return None
     return catch_up(run, on_tick=on_tick)

@@ -66,7 +66,7 @@ _MOST_KEPT = 500
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was looked at, and what was found."""
+    """The result of `check`: the tables that the file picks, and the findings."""
 
     pipeline: str
     tables: tuple[TablePlan, ...]
@@ -80,7 +80,7 @@ class CheckReport:
 
     @property
     def blocks(self) -> tuple[Finding, ...]:
-        """Return the findings that refuse the pipeline."""
+        """Return the findings that block the pipeline."""
         return tuple(finding for finding in self.findings if finding.level is Level.BLOCK)
 
     @property
@@ -89,7 +89,7 @@ class CheckReport:
         return Counter(finding.level.value for finding in self.findings)
 
     def require_fit(self) -> None:
-        """Raise `PreflightError` with every blocking finding and its fix."""
+        """Raise `PreflightError` with every blocking finding and its fix, if there is one."""
         if not self.blocks:
             return
         lines = "\n".join(
@@ -106,7 +106,7 @@ class CheckReport:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form for `--json`, which only grows."""
+        """Return the report as plain values for `--json`; later releases only add fields."""
         return {
             "pipeline": self.pipeline,
             "refused": bool(self.blocks),
@@ -120,7 +120,7 @@ class CheckReport:
 
 
 def check(run: Run) -> CheckReport:
-    """Ask the source and the sink.
+    """Check file, source and sink; return the findings without changing anything.
 
     The file itself is refused if it does not fit the source, or the plan there is. A table whose
     definition changes between two looks is looked at again for some seconds; one that goes on doing
@@ -133,6 +133,7 @@ def check(run: Run) -> CheckReport:
 
 
 def _checked(run: Run) -> CheckReport:
+    """Check once; raise `SchemaMovedError` if a definition changes meanwhile."""
     captured = captured_tables(run, purpose="preflight")
     origin = origin_now(run, captured)
     with closing(open_targets(run)) as targets:
@@ -181,7 +182,7 @@ def _checked(run: Run) -> CheckReport:
 
 
 def require_fit(run: Run) -> CheckReport:
-    """Check, and refuse the pipeline if something speaks against it."""
+    """Check the pipeline, and raise if a finding blocks it or its stream has ended."""
     require_not_ended(run)
     report = kept_check(run)
     report.require_fit()
@@ -189,7 +190,7 @@ def require_fit(run: Run) -> CheckReport:
 
 
 def kept_check(run: Run) -> CheckReport:
-    """Check, and note what was found or what ended it, for those who look later."""
+    """Check the pipeline, and store the findings or the error for those who look later."""
     with noting_try(run, PREFLIGHT):
         report = check(run)
     keep_findings(run, report)
@@ -201,7 +202,7 @@ def kept_check(run: Run) -> CheckReport:
 
 
 def keep_findings(run: Run, report: CheckReport) -> None:
-    """Note what was found, for those who look at the pipeline later."""
+    """Store a check's findings as a note of the pipeline."""
     form = {
         "counts": dict(report.counts),
         "findings": [finding.to_json() for finding in report.findings[:_MOST_KEPT]],
@@ -210,13 +211,13 @@ def keep_findings(run: Run, report: CheckReport) -> None:
 
 
 def require_addable(run: Run, later: Captured) -> None:
-    """Refuse tables that preflight would refuse before a new plan."""
+    """Refuse tables that preflight would block in a new plan."""
     findings = sorted_findings([*_preflight_of_later(run, later)])
     CheckReport(str(run.name), later.plans, findings).require_fit()
 
 
 def require_copyable(run: Run, changed: Captured) -> None:
-    """Refuse tables that are defined otherwise by now, and that a new plan could not have so."""
+    """Refuse tables whose definition changed to one that preflight would block."""
     question = PreflightQuestion(changed.plans, changed.picked)
     findings = _preflight(run, question, at_sink=())
     CheckReport(str(run.name), changed.plans, sorted_findings(findings)).require_fit()
@@ -225,10 +226,10 @@ def require_copyable(run: Run, changed: Captured) -> None:
 def differences(
     run: Run, tables: Sequence[TablePlan], *, claimed: Iterable[Copied] = ()
 ) -> tuple[tuple[TableId, ...], tuple[TableId, ...]]:
-    """Return the tables that are picked and not in the plan, and those in it that are gone.
+    """Return the tables picked but not in the plan, and those in the plan but gone.
 
-    `claimed` is what the sink's ledger says is copied where; it stands for a plan that the state
-    store does not know. Without a plan there are none of either.
+    `claimed` is what the sink's ledger says is copied where; it is used in place of a plan that the
+    state store does not know. Without a plan there are none of either.
     """
     planned = planned_tables(run, claimed)
     if not planned:
@@ -238,13 +239,13 @@ def differences(
 
 
 def planned_tables(run: Run, claimed: Iterable[Copied] = ()) -> frozenset[TableId]:
-    """Return the tables of the plan there is; none without one."""
+    """Return the tables of the current plan, or else of the sink's claims."""
     planned = frozenset(state.table for state in run.store.tables(run.name))
     return planned or frozenset(source for source, _ in claimed)
 
 
 def _late_versioned(captured: Captured, planned: Collection[TableId]) -> Iterator[TableId]:
-    """Yield tables with system versioning, of which no plan is made, that came after the plan."""
+    """Yield system-versioned tables that came after the plan; they are never planned."""
     for fact in captured.picked:
         if planned and fact.kind is TableKind.VERSIONED and fact.table not in planned:
             yield fact.table
@@ -253,7 +254,7 @@ def _late_versioned(captured: Captured, planned: Collection[TableId]) -> Iterato
 def _preflight(
     run: Run, question: PreflightQuestion, at_sink: Sequence[TablePlan] | None = None
 ) -> tuple[Finding, ...]:
-    """Look at both servers and all tables; nothing is changed."""
+    """Return the findings of source and sink on their settings and tables."""
     plans = question.plans if at_sink is None else at_sink
     seen = source_of(run).preflight(question)
     return (*seen.findings, *sink_of(run).preflight(plans, seen))
@@ -262,9 +263,9 @@ def _preflight(
 def _as_planned(
     run: Run, plans: Sequence[TablePlan], changing: Collection[TableId]
 ) -> tuple[TablePlan, ...]:
-    """Return tables as the plan has them: a change of the source's is made at the sink later.
+    """Return the plans as stored, since the sink gets a source's changes later.
 
-    Those in the middle of a change are left out: the sink may have them either way.
+    Tables in the middle of a change are left out: the sink may have them either way.
     """
     known = {state.table: state.plan for state in run.store.tables(run.name)}
     return tuple(
@@ -273,7 +274,7 @@ def _as_planned(
 
 
 def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
-    """Look at tables that came after the plan as preflight would before a new one."""
+    """Return preflight's findings on tables that came after the plan."""
     try:
         return _preflight(run, PreflightQuestion(later.plans, later.picked))
     except SchemaMovedError:
@@ -294,7 +295,7 @@ def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
 
 
 def _if_reset(findings: Iterable[Finding], found: Collection[Finding]) -> Iterator[Finding]:
-    """Turn what would refuse a new plan into warnings; what refuses this one is said already."""
+    """Turn findings that would block a later table into warnings, except those already known."""
     for finding in findings:
         if finding.level is Level.BLOCK and finding not in found:
             why = f"it is not copied, and `add` would be refused: {finding.why}"
@@ -302,6 +303,7 @@ def _if_reset(findings: Iterable[Finding], found: Collection[Finding]) -> Iterat
 
 
 def _waiting(patterns: Iterable[FitsNothing]) -> Iterator[Finding]:
+    """Yield a warning for each pattern that fits no table yet."""
     for each in patterns:
         yield Finding(
             PipelineCode.PATTERN_FITS_NOTHING,
@@ -315,6 +317,7 @@ def _waiting(patterns: Iterable[FitsNothing]) -> Iterator[Finding]:
 
 
 def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:
+    """Yield a warning for each isolated table."""
     for each in tables:
         told = each.error.read()
         yield Finding(
@@ -333,7 +336,7 @@ def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:
 def _without_one_table(
     run: Run, planned: Captured, findings: Iterable[Finding]
 ) -> Iterator[Finding]:
-    """Turn what stops one table of a stream into a warning, if others are left to flow."""
+    """Turn a finding that blocks one table of a stream into a warning, if others can flow."""
     found = list(findings)
     broken = {finding.only for finding in found if finding.level is Level.BLOCK} - {""}
     is_streamed = isolates_tables(run) and run.store.is_handed_off(run.name)
@@ -347,6 +350,7 @@ def _without_one_table(
 
 
 def _backfills(run: Run, plans: Sequence[TablePlan]) -> Iterable[Finding]:
+    """Return the findings on the file's backfills."""
     if not run.model.backfill:
         return ()
     # Windows of time bring requests and time zones, which few files ask for.
@@ -356,6 +360,7 @@ def _backfills(run: Run, plans: Sequence[TablePlan]) -> Iterable[Finding]:
 
 
 def _ended(run: Run) -> Iterator[Finding]:
+    """Yield a blocking finding if the stream ended for good."""
     error = ended_with(run)
     if error:
         yield Finding(
@@ -372,6 +377,7 @@ def _ended(run: Run) -> Iterator[Finding]:
 def _not_as_planned(
     run: Run, captured: Captured, not_copied: Iterable[TableId], gone: Iterable[TableId]
 ) -> Iterator[Finding]:
+    """Yield a finding for each table that is picked but not planned, or planned but gone."""
     not_copied = tuple(not_copied)
     plans = (*captured.without(not_copied).plans, *captured.only(not_copied).plans)
     shared = {table: what for table, (_, what, _) in shared_targets(run.loaded, plans)}
@@ -427,6 +433,7 @@ def _not_as_planned(
 def _targets(
     run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[TableId]
 ) -> Iterator[Finding]:
+    """Yield findings on sink tables that others own or that have rows already."""
     try:
         conflicts = targets.conflicts(plans, known=known)
     except AccessDeniedError as denied:

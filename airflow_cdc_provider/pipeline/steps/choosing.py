@@ -28,7 +28,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A table of the source that could be copied."""
+    """A source table that a new pipeline could copy, with its size."""
 
     table: TableId
     estimated_rows: int
@@ -38,7 +38,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class SourceTables:
-    """The base tables that an account may see, those with a primary key first."""
+    """The base tables that the source's account can see, those with a primary key first."""
 
     tables: tuple[Offered, ...]
     names_fold_case: bool = False
@@ -46,6 +46,7 @@ class SourceTables:
 
     @property
     def with_key(self) -> tuple[Offered, ...]:
+        """Return the tables that have a primary key."""
         return tuple(one for one in self.tables if one.has_key)
 
     def fitting(self, pattern: TablePattern) -> tuple[Offered, ...]:
@@ -56,7 +57,7 @@ class SourceTables:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is written as `tables` and `exclude`, and the tables they pick now."""
+    """The patterns that a person chose for `tables`, and the tables they pick now."""
 
     patterns: tuple[str, ...]
     keyless: tuple[TableId, ...]
@@ -65,23 +66,25 @@ class Choice:
 
     @property
     def databases(self) -> tuple[str, ...]:
+        """Return the databases of the chosen tables."""
         return tuple(sorted({one.table.database for one in self.picked}))
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """What is written as `route`, and where each table goes by it."""
+    """The routes that a person chose, and where each table goes by them."""
 
     entries: Mapping[str, str]
     targets: Mapping[TableId, TableId]
 
     @property
     def databases(self) -> tuple[str, ...]:
+        """Return the sink's databases that tables go to."""
         return tuple(sorted({target.database for target in self.targets.values()}))
 
 
 def offered_tables(endpoint: Endpoint) -> SourceTables:
-    """Return the tables of a source that could be copied; refuse one where there is none."""
+    """List the tables of a source that could be copied; refuse a source that has none."""
     with open_source(endpoint).catalogue(purpose="the list of tables") as catalogue:
         every = catalogue.picked([TablePattern("*", "*")])
         facts = [fact for fact in every if fact.kind is TableKind.BASE]
@@ -103,6 +106,7 @@ def offered_tables(endpoint: Endpoint) -> SourceTables:
 
 
 def _no_table(endpoint: Endpoint) -> RefusedError:
+    """Return the error for an account that sees no table with a primary key."""
     statements = " ".join(rights_at(endpoint, Part.SOURCE, ["DATABASE"]))
     return RefusedError(
         "the source's account sees no table with a primary key",
@@ -114,7 +118,7 @@ def _no_table(endpoint: Endpoint) -> RefusedError:
 
 
 def choose(words: Sequence[str], offered: SourceTables) -> Choice:
-    """Read numbers, ranges and patterns, or raise `WrongValueError` with the reason."""
+    """Parse a choice of numbers, ranges and patterns; `WrongValueError` if it is wrong."""
     texts = [text for word in words for text in _patterns_of(word, offered.with_key)]
     patterns = tuple(dict.fromkeys(texts))
     fitting: set[TableId] = set()
@@ -133,7 +137,7 @@ def choose(words: Sequence[str], offered: SourceTables) -> Choice:
 
 
 def route(entries: Mapping[str, str], choice: Choice) -> Routing:
-    """Say where the chosen tables go, or raise `WrongValueError` with the reason."""
+    """Return where the chosen tables go by the routes; `WrongValueError` if one fits none."""
     for source, target in entries.items():
         _require_a_chosen_table(Route.parse(source, target), choice)
     routes, fold = parse_routes(entries), choice.names_fold_case
@@ -142,7 +146,7 @@ def route(entries: Mapping[str, str], choice: Choice) -> Routing:
 
 
 def read_routes(words: Sequence[str]) -> dict[str, str]:
-    """Read routes as they are typed, `shop.*=dr_shop.*`, into the file's entries."""
+    """Parse routes as typed, `shop.*=dr_shop.*`, into the file's entries."""
     entries: dict[str, str] = {}
     for word in words:
         source, mark, target = (part.strip() for part in word.partition("="))
@@ -156,6 +160,7 @@ def read_routes(words: Sequence[str]) -> dict[str, str]:
 
 
 def _patterns_of(word: str, keyed: Sequence[Offered]) -> list[str]:
+    """Return the patterns of one word: a number or range of the list, or a pattern."""
     numbers = _RANGE.fullmatch(word)
     if numbers is None:
         return [str(TablePattern.parse(word))]
@@ -169,6 +174,7 @@ def _patterns_of(word: str, keyed: Sequence[Offered]) -> list[str]:
 
 
 def _require_a_keyed_table(pattern: TablePattern, offered: SourceTables) -> None:
+    """Refuse a pattern that fits no table with a primary key."""
     fitting = offered.fitting(pattern)
     if not fitting:
         raise WrongValueError(
@@ -184,6 +190,7 @@ def _require_a_keyed_table(pattern: TablePattern, offered: SourceTables) -> None
 
 
 def _require_a_chosen_table(asked: Route, choice: Choice) -> None:
+    """Refuse a route that fits none of the chosen tables."""
     fold = choice.names_fold_case
     if not any(asked.target_of(one.table, ignore_case=fold) for one in choice.picked):
         raise WrongValueError(

@@ -12,7 +12,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_targets
 
 
 def own_tables(run: Run, sink: str) -> frozenset[TableId]:
-    """Return the tables of the sink that the stored plan filled, if `sink` is where it did."""
+    """Return the sink tables that the stored plan has filled, if `sink` is still the same."""
     origin = run.store.origin(run.name)
     if origin is None or origin.sink != sink:
         return frozenset()
@@ -26,7 +26,7 @@ def claim_tables(
     *,
     known: frozenset[TableId] = frozenset(),
 ) -> None:
-    """Own the plans' tables, or refuse them; `known` are those whose rows are ours."""
+    """Claim the plans' sink tables, or refuse; `known` tables have this pipeline's rows."""
     replace_rows = run.model.sink.existing_rows == "replace"
     with closing(open_targets(run, generation)) as targets:
         taken = targets.claim(plans, known=known, replace_rows=replace_rows)
@@ -40,6 +40,6 @@ def claim_tables(
 
 
 def release_tables(run: Run, generation: int, *, keep: Sequence[TablePlan] = ()) -> None:
-    """Give back the tables that are not of `keep`; their rows stay."""
+    """Give up the claims of tables that are not in `keep`; their rows stay."""
     with closing(open_targets(run, generation)) as targets:
         targets.release(keep=keep)

@@ -39,16 +39,16 @@ _MOST_ROUNDS = 3
 
 
 def _silent() -> None:
-    """Say nothing."""
+    """Do nothing."""
 
 
 def _no_words(_text: str) -> None:
-    """Say nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """Told what is going on; silent by default."""
+    """Callbacks for the progress of a run; by default they do nothing."""
 
     on_step: Callable[[str], None] = field(default=_no_words)
     on_tick: Callable[[], None] = field(default=_silent)
@@ -60,7 +60,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """What one call did."""
+    """The result of one call: the plan, both jobs' ends, and tables not yet consistent."""
 
     plan: PlanSummary
     snapshot: JobEnd | None
@@ -86,7 +86,7 @@ def run_until_caught_up(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What the steps of one call share."""
+    """What the steps of one call share: run, Spark options, callbacks, Spark process."""
 
     run: Run
     options: SparkOptions | None
@@ -95,7 +95,7 @@ class _Work:
 
 
 def _consistent(work: _Work) -> JobEnd:
-    """Stream to the end of the log, again if a table waits for what came there meanwhile."""
+    """Stream to the end of the log, in rounds until all tables are consistent."""
     is_stopped, rounds = False, list[JobEnd]()
     for _ in range(_MOST_ROUNDS):
         ended = catch_up(
@@ -111,7 +111,7 @@ def _consistent(work: _Work) -> JobEnd:
 
 
 def _all_in_all(rounds: Sequence[JobEnd]) -> JobEnd:
-    """Return the last round's end, with what all of them applied."""
+    """Return the last round's end, with the counts of all rounds."""
     last = rounds[-1]
     counted = {
         name: sum(each.result[name] for each in rounds) for name in ("changes", "transactions")
@@ -145,7 +145,7 @@ def run_continuously(
 
 
 def _planned_in_time(work: _Work) -> PlanSummary:
-    """Plan between two streams; a server that is away then is waited for as a stream does it."""
+    """Plan between two streams, with retries while a server is away."""
     run, began, failures = work.run, time.monotonic(), 0
     outages = Outages(run.store, run.name, run.held.generation)
     while True:
@@ -167,9 +167,9 @@ def _planned_in_time(work: _Work) -> PlanSummary:
 
 
 def _stream(work: _Work) -> JobEnd | Run:
-    """Stream until asked to stop, or return the run to go on with: tables come, go or begin again.
+    """Stream until a stop; return the run to continue with if tables are added or removed.
 
-    Its file is as it was when that was found.
+    Or reset. The run has the file as it was when that was found.
     """
     finisher, later = _Finisher(work.run), LaterTables(work.run)
 
@@ -187,7 +187,7 @@ def _stream(work: _Work) -> JobEnd | Run:
 
 
 class _Finisher:
-    """Finishes the tables when the heartbeat says that all are consistent."""
+    """Adds the sink tables' keys when the stream's heartbeat says that all are consistent."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -195,7 +195,7 @@ class _Finisher:
         self._added_us = 0
 
     def look(self) -> None:
-        """Finish the tables if it is time: also those that were read again since."""
+        """Finish the tables if all are consistent, also after tables were read again."""
         stream = self._run.store.stream(self._run.name)
         if stream is None or not stream.heartbeat_us:
             return
@@ -207,6 +207,7 @@ class _Finisher:
 
 
 def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:
+    """Check, plan, read the snapshot and hand off, as far as that is still to do."""
     run, watcher = work.run, work.watcher
     watcher.on_step("check")
     require_fit(run)
@@ -230,7 +231,7 @@ def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:
 
 
 def _planned(work: _Work) -> PlanSummary:
-    """Go on with the plan there is, or make one; tell what is and what is not done by it."""
+    """Continue or make the plan, and report what it changes and leaves out."""
     run, watcher = work.run, work.watcher
     watcher.on_step("plan")
 

@@ -21,7 +21,7 @@ LOAD = (
 
 @dataclass(frozen=True, slots=True)
 class TableCost:
-    """What one table would cost; None is not known."""
+    """The estimated cost of reading one table again; None is not known."""
 
     table: TableId
     source_rows: int | None
@@ -34,11 +34,12 @@ class TableCost:
 
 
 def costs(run: Run, found: Estimate) -> tuple[TableCost, ...]:
-    """Tell for each table what reading it again would cost."""
+    """Estimate for each table what reading it again would cost, without asking a server."""
     return tuple(_cost(run, each) for each in found.tables)
 
 
 def _cost(run: Run, found: TableEstimate) -> TableCost:
+    """Estimate one table's cost from the reports of its snapshot."""
     rows, sink_rows = found.source_rows, found.sink_rows
     deletes = None if rows is None or sink_rows is None else max(0, sink_rows - rows)
     reports = run.store.split_reports(run.name, found.table)

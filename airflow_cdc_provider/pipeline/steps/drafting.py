@@ -47,7 +47,7 @@ _NOT_WRITTEN = Path("(new)")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a person has answered; servers are ids of connections."""
+    """A person's answers in the form of a new pipeline; servers are connection ids."""
 
     name: str
     source: str
@@ -65,7 +65,7 @@ class Answers:
         return f"{self.name}.yaml"
 
     def text(self) -> str:
-        """Return the pipeline file."""
+        """Return the pipeline file's text."""
         draft = Draft(
             name=self.name,
             source=Reference(conn_id=self.source),
@@ -80,24 +80,25 @@ class Answers:
         return draft.text()
 
     def loaded(self) -> LoadedPipeline:
-        """Return the pipeline file as it is read, or refuse it with the line."""
+        """Return the pipeline file as loaded; refuse it with the wrong line."""
         return parse_pipeline(self.text(), _NOT_WRITTEN / self.file_name)
 
 
 @dataclass(slots=True)
 class Lookup:
-    """Finds the DSNs of connections, and takes their passwords out of what servers say."""
+    """Finds DSNs of connections, and hides their passwords in answers and errors."""
 
     dsn_of: DsnOf
     _dsns: list[str] = field(default_factory=list, repr=False)
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the DSN that a reference names, and remember it to hide its password."""
         dsn = self.dsn_of(reference)
         self._dsns.append(dsn or "")
         return dsn
 
     def endpoint(self, conn_id: str) -> Endpoint:
-        """Return where the server of a connection is."""
+        """Return the address of a connection's server; refuse if there is none."""
         dsn = self(Reference(conn_id=conn_id))
         if dsn is None:
             raise RefusedError(
@@ -117,7 +118,7 @@ class Lookup:
             ) from None
 
     def scrub(self, value: Any) -> Any:
-        """Return a value of JSON without passwords in its texts."""
+        """Return a JSON value with the passwords hidden in its texts."""
         if isinstance(value, str):
             return Secrets.of_dsns(*self._dsns).scrub(value)
         if isinstance(value, Mapping):
@@ -126,7 +127,7 @@ class Lookup:
 
     @contextmanager
     def scrubbed_errors(self) -> Iterator[None]:
-        """Take passwords out of errors, too."""
+        """Hide passwords in errors that the block raises."""
         try:
             yield
         except CdcError as error:
@@ -134,7 +135,7 @@ class Lookup:
 
 
 def tables_form(source: str, lookup: Lookup) -> Form:
-    """Return what a source is, and its tables with their sizes."""
+    """Return the facts about a source and its tables, as JSON."""
     with lookup.scrubbed_errors():
         endpoint = lookup.endpoint(source)
         look = look_at(endpoint, Part.SOURCE)
@@ -147,7 +148,7 @@ def tables_form(source: str, lookup: Lookup) -> Form:
 
 
 def file_form(answers: Answers, lookup: Lookup) -> Form:
-    """Return the pipeline file with what it picks, what is left out, and where its tables go."""
+    """Return the drafted pipeline file as JSON: its text, picked tables and their targets."""
     _require_name(answers.name)
     with lookup.scrubbed_errors():
         offered = offered_tables(lookup.endpoint(answers.source))
@@ -155,14 +156,14 @@ def file_form(answers: Answers, lookup: Lookup) -> Form:
 
 
 def rights_form(conn_id: str, part: Part, databases: Sequence[str], lookup: Lookup) -> Form:
-    """Return the statements that give a connection's account all that its part needs."""
+    """Return the GRANT statements that a connection's account needs, as JSON."""
     with lookup.scrubbed_errors():
         statements = rights_at(lookup.endpoint(conn_id), part, databases)
     return {"statements": list(statements)}
 
 
 def check_form(answers: Answers, lookup: Lookup) -> Form:
-    """Return what `check` finds in the pipeline file."""
+    """Return what `check` finds in the drafted pipeline file, as JSON."""
     _require_name(answers.name)
     loaded = answers.loaded()
     with lookup.scrubbed_errors(), open_to_look(loaded, lookup, in_airflow=True) as run:
@@ -172,6 +173,7 @@ def check_form(answers: Answers, lookup: Lookup) -> Form:
 
 
 def _file_form(answers: Answers, offered: SourceTables) -> Form:
+    """Draft the file from the answers and the source's tables."""
     choice = _answered("tables", lambda: choose(answers.tables, offered))
     routing = _answered("route", lambda: route(answers.route, choice))
     exclude = [str(table) for table in choice.keyless]
@@ -192,6 +194,7 @@ def _file_form(answers: Answers, offered: SourceTables) -> Form:
 
 
 def _answered(field_name: str, read: Callable[[], Answer]) -> Answer:
+    """Return what `read` returns; a wrong value is refused by the name of its field."""
     try:
         return read()
     except WrongValueError as error:
@@ -201,6 +204,7 @@ def _answered(field_name: str, read: Callable[[], Answer]) -> Answer:
 
 
 def _require_name(name: str) -> None:
+    """Refuse a wrong name of a pipeline."""
     try:
         PipelineName(name)
     except ValueError as error:
@@ -210,6 +214,7 @@ def _require_name(name: str) -> None:
 
 
 def _table_form(one: Offered) -> Form:
+    """Return one table of the source as JSON."""
     return {
         "table": str(one.table),
         "database": one.table.database,

@@ -20,7 +20,7 @@ _WAYS_ON = frozenset({RequestKind.REMOVE, RequestKind.DROP, RequestKind.RESET})
 
 
 def ended_with(run: Run) -> StoredError:
-    """Return the error that the stream ended with for good, empty if there is none."""
+    """Return the error with which the stream ended for good, empty if it did not."""
     state = run.store.pipeline(run.name)
     if state is None or not _is_final(state) or not run.store.is_handed_off(run.name):
         return NO_ERROR
@@ -28,7 +28,7 @@ def ended_with(run: Run) -> StoredError:
 
 
 def require_not_ended(run: Run) -> None:
-    """Refuse to go on with a stream that would end at the same place again."""
+    """Raise `StreamEndedError` if the stream ended for good: it would end there again."""
     error = ended_with(run)
     if error:
         raise StreamEndedError(
@@ -40,7 +40,7 @@ def require_not_ended(run: Run) -> None:
 
 
 def way_on(run: Run) -> str:
-    """Say what a person can do."""
+    """Return the advice to a person whose stream ended for good."""
     told = ended_with(run).read()
     if isinstance(told, TableChangedError) and told.remedy:
         return told.remedy
@@ -52,7 +52,7 @@ def way_on(run: Run) -> str:
 
 
 def _is_to_be_mended(run: Run) -> bool:
-    """Tell whether it is asked that tables leave or begin again: the next run does so first."""
+    """Tell whether an open request removes or restarts tables: the next run does that first."""
     return any(
         request.kind in _WAYS_ON and not request.is_cancel_wanted
         for request in run.store.table_requests(run.name)
@@ -60,4 +60,5 @@ def _is_to_be_mended(run: Run) -> bool:
 
 
 def _is_final(state: PipelineState) -> bool:
+    """Tell whether the pipeline failed with an error that ends the stream for good."""
     return state.phase is Phase.FAILED and state.error.read().ends_the_stream

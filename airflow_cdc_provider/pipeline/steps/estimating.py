@@ -30,7 +30,7 @@ _LOOK_FOR_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class TableEstimate:
-    """Rows of one table in the range that is asked for; None is not known."""
+    """The row counts of one table in a request's range; None is not known."""
 
     table: TableId
     source_rows: int | None
@@ -41,30 +41,30 @@ class TableEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a request would read."""
+    """The row counts of a request's tables."""
 
     tables: tuple[TableEstimate, ...]
 
     @property
     def source_rows(self) -> int | None:
-        """Return the rows of all tables, None if one is not known."""
+        """Return the source's rows of all tables, None if one is not known."""
         return _added(each.source_rows for each in self.tables)
 
     @property
     def most_rows(self) -> int | None:
-        """Return the rows of the side that has more, which may be deleted; None if not known."""
+        """Return the larger of source's and sink's row counts; None if one is not known."""
         sink_rows = _added(each.sink_rows for each in self.tables)
         if self.source_rows is None or sink_rows is None:
             return None
         return max(self.source_rows, sink_rows)
 
     def is_above(self, most: int) -> bool:
-        """Tell whether a request may be about more rows; one that is not counted is."""
+        """Tell whether a request may be about more than `most` rows; True if not known."""
         return self.most_rows is None or self.most_rows > most
 
 
 def estimate(run: Run, scope: Scope) -> Estimate:
-    """Look at both sides; nothing is changed."""
+    """Count the rows of a request at source and sink, up to a limit of rows and time."""
     plans = {state.table: state.plan for state in run.store.tables(run.name)}
     with ExitStack() as stack:
         looks = _Looks(
@@ -78,7 +78,7 @@ def estimate(run: Run, scope: Scope) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """Both sides, and until when they are asked."""
+    """Sessions on source and sink for counting, and the time limit."""
 
     source: VerifySide
     sink: VerifySide
@@ -86,6 +86,7 @@ class _Looks:
     until_s: float
 
     def estimate(self, plan: TablePlan, scope: Scope) -> TableEstimate:
+        """Count one table's rows at source and sink."""
         definition = self.sink.definition(plan.sink_table)
         if definition is None:
             raise _no_sink_table(plan)
@@ -103,13 +104,14 @@ class _Looks:
     def _at_source(
         self, side: TableSide, schema: TableSchema, keys: KeyRange, scope: Scope
     ) -> int | None:
+        """Count the source's rows of a range; estimate by split boundaries if they are many."""
         rows = _counted(side, keys, scope.chosen)
         if rows is None and scope.chosen is None and bounding_whole(schema.key_kinds):
             return self._about(side, keys, self.boundaries(schema, keys.start))
         return rows
 
     def _about(self, side: TableSide, keys: KeyRange, cuts: Iterator[Key]) -> int | None:
-        """Count boundaries, and the rows behind the last one; None if it would take too long."""
+        """Estimate rows by counting boundaries, and the rows behind the last; None if too slow."""
         rows, last = 0, keys.start
         for cut in inside(cuts, keys):
             if time.monotonic() > self.until_s:
@@ -119,7 +121,7 @@ class _Looks:
 
 
 def _added(rows: Iterable[int | None]) -> int | None:
-    """Add up what is known; None if one is not."""
+    """Return the sum; None if one count is not known."""
     total = 0
     for each in rows:
         if each is None:
@@ -129,11 +131,13 @@ def _added(rows: Iterable[int | None]) -> int | None:
 
 
 def _counted(side: TableSide, keys: KeyRange, chosen: Chosen | None) -> int | None:
+    """Count rows up to the limit; None if there are more."""
     rows = side.count(keys, chosen, most=MOST_COUNTED + 1)
     return rows if rows <= MOST_COUNTED else None
 
 
 def _no_sink_table(plan: TablePlan) -> RefusedError:
+    """Return the error for a sink table that does not exist."""
     return RefusedError(
         f"{plan.sink_table} is not there, or the account may not see it",
         where=f"sink of {plan.schema.table}",

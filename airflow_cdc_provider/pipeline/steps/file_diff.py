@@ -36,10 +36,10 @@ RESET = "or `reset`: the next run then reads all tables again, as the file says 
 def require_unchanged(
     run: Run, *, claimed: Iterable[Copied] = (), left_out: Iterable[TableId] = ()
 ) -> None:
-    """Refuse the file if the plan there is does not do what it says.
+    """Refuse the file if it says other tables, routes or settings than the stored plan.
 
-    `claimed` is what the sink's ledger says is copied where; it stands for a plan that the state
-    store does not know. `left_out` are tables that the file picks and the plan has not.
+    `claimed` is what the sink's ledger says is copied where; it is used in place of a plan that the
+    state store does not know. `left_out` are tables that the file picks and the plan has not.
     """
     stored = {(table.table, table.plan.sink_table) for table in run.store.tables(run.name)}
     origin = run.store.origin(run.name)
@@ -58,19 +58,19 @@ def require_unchanged(
 
 
 def _to_begin_again(run: Run) -> tuple[TableId, ...]:
-    """Return the tables that are asked to begin again, as the file says then."""
+    """Return the tables that open requests reset; the file's routes apply to them then."""
     asked = run.store.table_requests(run.name)
     resets = (request.scope.tables for request in asked if request.kind is RequestKind.RESET)
     return tuple(chain.from_iterable(resets))
 
 
 def follows_file(run: Run) -> bool:
-    """Tell whether single tables may come and go: a stream is there, and the sink can."""
+    """Tell whether tables can be added and removed: handed off, and the sink can join rows."""
     return run.store.is_handed_off(run.name) and _joins(run)
 
 
 def dropped(run: Run) -> tuple[TableId, ...]:
-    """Return the tables of the plan that a run removes, because the file does not pick them.
+    """Return the planned tables that the file does not pick any more, which a run removes.
 
     If it picks none of the plan's any more, that is no change of single tables.
     """
@@ -83,7 +83,7 @@ def dropped(run: Run) -> tuple[TableId, ...]:
 
 
 def picked_anew(run: Run, left_out: Iterable[TableId]) -> tuple[TableId, ...]:
-    """Return those that the file did not pick when the plan was made."""
+    """Return those tables that the file did not pick when the plan was made."""
     origin = run.store.origin(run.name)
     if origin is None:
         return ()
@@ -100,15 +100,17 @@ def picked_anew(run: Run, left_out: Iterable[TableId]) -> tuple[TableId, ...]:
 
 
 def _joins(run: Run) -> bool:
+    """Tell whether the sink can take rows beside its stream."""
     return sink_of(run).abilities.joins
 
 
 def _folds(origin: PlanOrigin | None) -> tuple[bool, ...]:
-    """How a plan of an earlier release compared names is not known: either will do."""
+    """Return how the plan compares names by case; both ways for a plan that did not say."""
     return (False, True) if origin is None else (origin.names_fold_case,)
 
 
 def _picks(loaded: LoadedPipeline, table: TableId, folds: Iterable[bool]) -> bool:
+    """Tell whether the file picks a table, by any of the ways to compare names."""
     return any(loaded.model.picks(table, ignore_case=fold) for fold in folds)
 
 
@@ -120,7 +122,10 @@ def _routes(
     fix: str = "",
     alone: bool = False,
 ) -> Iterator[Found]:
-    """Yield what goes elsewhere, or nowhere; `alone`: a table may begin again by itself."""
+    """Yield tables that the file routes elsewhere or no longer picks.
+
+    `alone`: a table may begin again by itself.
+    """
     model, folds = loaded.model, _folds(origin)
     for source, sink in copied:
         if not _picks(loaded, source, folds):
@@ -139,6 +144,7 @@ def _routes(
 
 
 def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:
+    """Return the path in the file of the pattern that drops a table."""
     for number, pattern in enumerate(loaded.model.source.excluded):
         if pattern.matches(table, ignore_case=ignore_case):
             return "source", "exclude", number
@@ -146,6 +152,7 @@ def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool)
 
 
 def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -> Iterator[Found]:
+    """Yield settings that changed since rows were copied under them."""
     now = loaded.model.source.zero_dates
     if now != origin.zero_dates:
         yield (
@@ -166,7 +173,7 @@ def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -
 def _added(
     loaded: LoadedPipeline, origin: PlanOrigin, left_out: Iterable[TableId]
 ) -> Iterator[Found]:
-    """Yield the tables that the file picks anew, for a sink that cannot take them alone."""
+    """Yield tables that the file picks now, for a sink that cannot take them alone."""
     fold = origin.names_fold_case
     for table in left_out:
         at = (

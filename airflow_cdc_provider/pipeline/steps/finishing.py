@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def finish_tables(run: Run) -> tuple[TableId, ...]:
-    """Add the keys if all tables are consistent; return those that are not, none if it is done."""
+    """Add keys to the sink's tables if all are consistent; return those that are not yet."""
     stream, stopped = _stream_and_stopped(run)
     waiting = _waiting(run, stream)
     if not waiting:
@@ -36,12 +36,12 @@ def finish_tables(run: Run) -> tuple[TableId, ...]:
 
 
 def inconsistent_tables(run: Run) -> tuple[TableId, ...]:
-    """Return the tables whose consistent point has not passed, all of them before hand-off."""
+    """Return the tables that are not yet consistent; all of them before the hand-off."""
     return _waiting(run, _stream_and_stopped(run)[0])
 
 
 def not_consistent(run: Run, *, stopped: bool) -> NotConsistentError:
-    """Return the error that says what is still to pass."""
+    """Return the error that names the tables not yet consistent, and what they wait for."""
     stream, _ = _stream_and_stopped(run)
     if stream is None:
         return NotConsistentError(f"pipeline {run.name} is not handed off")
@@ -62,7 +62,7 @@ def not_consistent(run: Run, *, stopped: bool) -> NotConsistentError:
 
 
 def _unread(run: Run, stream: StreamSplit) -> NotConsistentError:
-    """Return the error of tables that were added, and why they are not read."""
+    """Return the error for added tables that are not read yet, with the reason."""
     tables = set(stream.unread)
     ended = [each for each in run.store.requests(run.name) if tables & set(each.scope.tables)]
     why = next((each.error for each in reversed(ended) if each.error), "nobody has read them yet")
@@ -75,12 +75,14 @@ def _unread(run: Run, stream: StreamSplit) -> NotConsistentError:
 
 
 def _waiting(run: Run, stream: StreamSplit | None) -> tuple[TableId, ...]:
+    """Return the tables that are not yet consistent, by the stream."""
     if stream is None:
         return tuple(state.table for state in run.store.tables(run.name))
     return stream.inconsistent
 
 
 def _stream_and_stopped(run: Run) -> tuple[StreamSplit | None, frozenset[TableId]]:
+    """Return the ledger's stream, None before the hand-off, and the isolated tables."""
     with closing(open_ledger(run)) as ledger:
         stream, stopped = ledger.stream(), ledger.stopped()
     passed = None if stream is None else stream.passed(stream.start)

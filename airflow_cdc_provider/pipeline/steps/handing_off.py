@@ -32,7 +32,7 @@ Reports = Sequence[tuple[SnapshotSplit, SplitReport]]
 
 
 def hand_off(run: Run) -> StreamSplit:
-    """Store the stream split in the ledger and in the state store; return it."""
+    """Hand off: make the stream split, store it in ledger and state store, return it."""
     require_not_ended(run)
     # splits read under another backfill would be taken for what they are not
     require_unchanged(run)
@@ -48,6 +48,7 @@ def hand_off(run: Run) -> StreamSplit:
 
 
 def _hand_off(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
+    """Make the stream split from the reports, and store it."""
     reports = ledger.reports()
     changes = changed_while_read(run, reports)
     changed = {change.table for change in changes}
@@ -66,6 +67,7 @@ def _hand_off(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
 
 
 def _stream_of(run: Run, reports: Reports, changes: Sequence[SchemaChange]) -> StreamSplit:
+    """Make the stream split; tables that changed while they were read join as unread."""
     backfill = run.model.snapshot.backfill
     finished = [
         FinishedSplit.of(split, report, backfilled=split.is_backfilled(wanted=backfill))
@@ -78,6 +80,7 @@ def _stream_of(run: Run, reports: Reports, changes: Sequence[SchemaChange]) -> S
 
 
 def _require_all(run: Run, reports: Reports, *, but_for: Collection[TableId]) -> None:
+    """Raise `StepMissingError` if a split or a table's plan is missing."""
     held = {split.split_id for split, _ in reports}
     tables = run.store.tables(run.name)
     unread = [

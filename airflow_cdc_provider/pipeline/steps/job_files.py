@@ -41,7 +41,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
-    """The files of one job that is about to start."""
+    """The paths of one job's specification and log, and the specification's checksum."""
 
     spec: Path
     digest: str
@@ -50,12 +50,12 @@ class JobFiles:
 
 
 def make_job_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
-    """Create the job's files in the pipeline's part of `folder`; the log is open for writing."""
+    """Create a job's files in the pipeline's folder below `folder`; the log is open to write."""
     return _in_private(folder, spec, _make_files)
 
 
 def make_run_log(folder: Path, spec: JobSpec) -> tuple[Path, BinaryIO]:
-    """Create the log of a run whose first job is `spec`; it is open for writing."""
+    """Create the log of a run whose first job is `spec`; the log is open to write."""
 
     def make(private: Path, spec: JobSpec) -> tuple[Path, BinaryIO]:
         log = private / f"{_stem(spec, 'run')}.log"
@@ -65,6 +65,7 @@ def make_run_log(folder: Path, spec: JobSpec) -> tuple[Path, BinaryIO]:
 
 
 def _in_private(folder: Path, spec: JobSpec, make: Callable[[Path, JobSpec], MadeT]) -> MadeT:
+    """Create files in the pipeline's private folder, after deleting old ones."""
     private = folder / str(spec.pipeline)
     try:
         _make_private(private)
@@ -75,6 +76,7 @@ def _in_private(folder: Path, spec: JobSpec, make: Callable[[Path, JobSpec], Mad
 
 
 def _make_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
+    """Create the files of one job."""
     stem = _stem(spec, spec.kind.value)
     text = spec.to_json().encode()
     files = JobFiles(
@@ -86,10 +88,12 @@ def _make_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
 
 
 def _stem(spec: JobSpec, what: str) -> str:
+    """Return the name of a job's files, without suffix."""
     return f"{spec.pipeline}-{what}-{spec.generation}-{secrets.token_hex(4)}"
 
 
 def _created_log(path: Path) -> BinaryIO:
+    """Create a log and lock it while the job has it open."""
     log = created_private(path)
     with suppress(OSError):  # a file system without locks: what cannot be locked is not removed
         fcntl.flock(log, fcntl.LOCK_SH)  # goes when the last process that has the log open ends
@@ -97,7 +101,7 @@ def _created_log(path: Path) -> BinaryIO:
 
 
 def default_folder() -> Path:
-    """Return the folder of this user's jobs: in his own state directory, see the XDG rules."""
+    """Return the folder of this user's job files, by the XDG rules."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if not Path(base).is_absolute():
         try:
@@ -113,7 +117,7 @@ def created_private(path: Path) -> BinaryIO:
 
 
 def _make_private(private: Path) -> None:
-    """Have the folder be there and be ours alone, or raise."""
+    """Create a folder that only this user can write to; raise if that is not so."""
     private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         private.mkdir(mode=0o700)
@@ -123,7 +127,7 @@ def _make_private(private: Path) -> None:
 
 
 def _require_private(path: Path, found: os.stat_result) -> None:
-    """Refuse a folder that is not ours alone; one that others may read is the user's choice."""
+    """Refuse a folder that another user owns or can write to; others may read it."""
     if not stat.S_ISDIR(found.st_mode):
         raise _unusable(path, "it is not a directory, or a symbolic link")
     if found.st_uid != os.getuid():
@@ -133,12 +137,13 @@ def _require_private(path: Path, found: os.stat_result) -> None:
 
 
 def _require_safe(path: Path, found: os.stat_result) -> None:
-    """Refuse a parent in which anyone may rename what is ours; a sticky one allows it not."""
+    """Refuse a parent folder in which other users could rename this user's folder."""
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise _unusable(path, f"anyone may rename what is in it ({found.st_mode & 0o7777:04o})")
 
 
 def _unusable(path: Path, why: str) -> RefusedError:
+    """Return the error for a folder that cannot keep a job's files."""
     return RefusedError(
         f"the folder {path} cannot hold a job's files: {why}",
         where="job files",
@@ -149,6 +154,7 @@ def _unusable(path: Path, why: str) -> RefusedError:
 
 
 def _remove_old(folder: Path) -> None:
+    """Delete the files of jobs that ended long ago."""
     for servers in folder.glob("*.servers"):  # with passwords; of a job whose starter was killed
         with suppress(OSError):
             if _is_left(servers.with_suffix(".log")):
@@ -162,7 +168,7 @@ def _remove_old(folder: Path) -> None:
 
 
 def _is_left(log: Path) -> bool:
-    """Tell whether no process has the log open."""
+    """Tell whether no process has the log open, by its lock."""
     with log.open("r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -53,14 +53,14 @@ _TAIL_BYTES = 64 * 1024
 
 
 class Launcher(Protocol):
-    """Starts a job in another way than as a process of our own beside this one."""
+    """Starts a job in another way than as a child process, such as by spark-submit."""
 
     def __call__(self, run: Run, spec: JobSpec, options: SparkOptions, /) -> JobProcess: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Where and how a job runs."""
+    """Where Spark runs and how: master, settings, log folder."""
 
     master: str = DEFAULT_MASTER
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -79,19 +79,20 @@ class SparkOptions:
         log_folder: Path | None = None,
         launcher: Launcher | None = None,
     ) -> SparkOptions:
-        """Take what the pipeline file says; a `master` given here goes before it."""
+        """Take the pipeline file's Spark settings; a `master` given here overrides the file's."""
         conf = {name: _conf_text(value) for name, value in model.spark.conf.items()}
         in_file = conf.pop("spark.master", DEFAULT_MASTER)
         return cls(master or in_file, conf, log_folder, model.spark.always, launcher)
 
 
 def _conf_text(value: str | float) -> str:
+    """Return a Spark setting as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job ended, with the counts of its result."""
+    """How a job ended, with its result's counts and its log."""
 
     outcome: str
     """finished or stopped."""
@@ -103,12 +104,12 @@ class JobEnd:
 
     @classmethod
     def without_job(cls, result: JobResult) -> JobEnd:
-        """Return the end of a job that did not have to be started."""
+        """Return the end of a job that had nothing to do, so was not started."""
         return cls(result.outcome.value, json.loads(result.to_json()), None, is_needed=False)
 
     @classmethod
     def stopped(cls, name: PipelineName, kind: JobKind) -> JobEnd:
-        """Return the end of a job that was asked to stop before it began."""
+        """Return the end of a job that was stopped before it began."""
         result = JobResult(str(name), 0, kind.value, Outcome.STOPPED)
         return cls(result.outcome.value, json.loads(result.to_json()), None)
 
@@ -119,18 +120,19 @@ class JobEnd:
 
 
 def snapshot_spec(model: PipelineFile, generation: int) -> JobSpec:
-    """Return the job that reads what is not read yet."""
+    """Return the specification of the snapshot job."""
     return _spec(model, generation, JobKind.SNAPSHOT)
 
 
 def stream_spec(model: PipelineFile, generation: int, *, mode: str | None = None) -> JobSpec:
-    """Return the job that follows the log; `mode` overrides the file's."""
+    """Return the specification of the stream job; `mode` overrides the file's."""
     return _spec(model, generation, JobKind.STREAM, mode=mode)
 
 
 def _spec(
     model: PipelineFile, generation: int, kind: JobKind, *, mode: str | None = None
 ) -> JobSpec:
+    """Return a job's specification, from the pipeline file."""
     stream = model.stream if mode is None else model.stream.model_copy(update={"mode": mode})
     ids, ports = model.server_ids, model.spark.assigner_ports
     return JobSpec(
@@ -163,7 +165,7 @@ UNREACHABLE = (StateUnreachableError, SourceUnreachableError, SinkUnreachableErr
 
 
 def patient(on_tick: Callable[[], None]) -> Callable[[], None]:
-    """Return the same, but a server that is away ends no job that only reports its progress."""
+    """Wrap a progress callback: an unreachable server is logged, and does not end the job."""
     told = ""
 
     def tick() -> None:
@@ -183,7 +185,7 @@ def patient(on_tick: Callable[[], None]) -> Callable[[], None]:
 
 
 class JobProcess:
-    """A job that was started; it lives on if this object is dropped."""
+    """A job in a process of its own, which lives on if this object is dropped."""
 
     def __init__(self, spec: JobSpec, process: subprocess.Popen[bytes], log: Path) -> None:
         self.spec = spec
@@ -199,7 +201,7 @@ class JobProcess:
         return self._process.poll() is None
 
     def wait(self, *, on_tick: Callable[[], None] = lambda: None, every_s: float = 1.0) -> JobEnd:
-        """Wait for the end, calling `on_tick` now and then; a failed job raises its error.
+        """Wait for the job's end, calling `on_tick` now and then; raise a failed job's error.
 
         If this is interrupted the job is stopped.
         """
@@ -216,7 +218,7 @@ class JobProcess:
         return self.end()
 
     def end(self) -> JobEnd:
-        """Return how the job ended, or raise the error it ended with."""
+        """Return how the job ended, or raise its error."""
         return end_of(self.spec, job_result(self.log), self._process.returncode, self.log)
 
     def stop(self, *, patience_s: float = STOP_PATIENCE_S) -> None:
@@ -230,7 +232,7 @@ class JobProcess:
 
 
 def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
-    """Start a job in a process group of its own, if its master answers."""
+    """Start a Spark job in a process group of its own, if its master answers."""
     if options.launcher is not None:
         return options.launcher(run, spec, options)
     require_master(options.master)
@@ -250,7 +252,7 @@ def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
 
 
 def tell_start(run: Run, spec: JobSpec, options: SparkOptions, log: Path) -> None:
-    """Note among the pipeline's events that a job was started, and where its log is."""
+    """Record in the events that a job was started, and where its log is."""
     run.store.tell(
         run.name,
         f"{spec.kind.value} job started under generation {spec.generation} on {options.master}, "
@@ -259,12 +261,13 @@ def tell_start(run: Run, spec: JobSpec, options: SparkOptions, log: Path) -> Non
 
 
 def _command(files: JobFiles, options: SparkOptions) -> list[str]:
+    """Return the command line of a job's process."""
     words = [sys.executable, "-m", "airflow_cdc_provider.spark.main", "--job", f"@{files.spec}"]
     return [*words, "--digest", files.digest, "--master", options.master]
 
 
 def spark_environment(options: SparkOptions) -> dict[str, str]:
-    """Return what a job's process finds in its environment for Spark."""
+    """Return the environment variables with Spark's settings for a job's process."""
     conf = [f"--conf={name}={value}" for name, value in sorted(options.conf.items())]
     return {
         "PYSPARK_PYTHON": sys.executable,
@@ -274,12 +277,12 @@ def spark_environment(options: SparkOptions) -> dict[str, str]:
 
 
 def job_result(log: Path) -> dict[str, Any] | None:
-    """Read the result a job left as its last line, None if it left none."""
+    """Read the result that a job printed as its last line, None if there is none."""
     return result_in(log_tail(log))
 
 
 def result_in(lines: Sequence[str]) -> dict[str, Any] | None:
-    """Return the last result among some lines, None if there is none."""
+    """Return the last job result among log lines, None if there is none."""
     for line in reversed(lines):
         if line.startswith("{") and line.endswith("}"):
             try:
@@ -292,7 +295,7 @@ def result_in(lines: Sequence[str]) -> dict[str, Any] | None:
 
 
 def log_tail(log: Path) -> list[str]:
-    """Return the last lines of a log."""
+    """Return the last lines of a log, by its last bytes."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
@@ -302,7 +305,7 @@ def log_tail(log: Path) -> list[str]:
 def end_of(
     spec: JobSpec, result: Mapping[str, Any] | None, status: int | None, log: Path
 ) -> JobEnd:
-    """Return how a job ended, or raise the error it ended with; `status` is its process's."""
+    """Return how a job ended, or raise its error; `status` is its process's exit code."""
     if result is None:
         raise _no_result(spec, status, log)
     if result.get("outcome") == "failed":
@@ -311,11 +314,12 @@ def end_of(
 
 
 def job_error(result: Mapping[str, Any], log: Path) -> CdcError:
-    """Make the error a job's result tells of, in its own class, because that says what to do."""
+    """Return the error in a job's result, in its own class."""
     return CdcError.from_json(result["facts"]).located(f"log {log}")
 
 
 def _no_result(spec: JobSpec, status: int | None, log: Path) -> RetryableError:
+    """Return the error for a job that ended without a result, with its last log lines."""
     tail = "\n".join(log_tail(log)[-15:])
     return RetryableError(
         f"the {spec.kind.value} job ended with status {status} and without a result:\n{tail}",

@@ -26,7 +26,7 @@ _OF_OTHERS = (LeaseHeldError, FencedError, StateMovedError, PausedError)
 
 @contextmanager
 def noting_try(run: Run, step: str) -> Iterator[None]:
-    """Note the error that a step ends with; where it ends well, forget what it got past."""
+    """Store the error with which a step ends; after success clear the stored error."""
     try:
         yield
     except _OF_OTHERS:
@@ -38,7 +38,7 @@ def noting_try(run: Run, step: str) -> Iterator[None]:
 
 
 def note_refusal(run: Run, step: str, error: CdcError) -> None:
-    """Note what a step was refused with; a store that does not answer keeps nothing."""
+    """Store the error with which a step was refused; a store that is away is ignored."""
     form = {"step": step, "error": scrubbed(run, error).to_json()}
     with suppress(CdcError):
         run.store.ensure(run.name)
@@ -46,7 +46,7 @@ def note_refusal(run: Run, step: str, error: CdcError) -> None:
 
 
 def scrubbed(run: Run, error: CdcError) -> CdcError:
-    """Return an error without the secrets of the run's servers."""
+    """Return an error without the passwords of the run's servers."""
     # a check that finds nothing wrong needs nothing of the engine
     from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
 
@@ -55,7 +55,7 @@ def scrubbed(run: Run, error: CdcError) -> CdcError:
 
 
 def _forget(run: Run, step: str) -> None:
-    """Forget what ended a try at this step or before it."""
+    """Clear the stored error of a try at this step or an earlier one."""
     note = run.store.note(run.name, NoteKind.LAST_TRY)
     past = _STEPS[: _STEPS.index(step) + 1]
     if note is not None and note.form["error"] and note.form["step"] in past:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class KeptLease:
-    """Renews the lease while it is open, if it is this run's; a context manager.
+    """Renews the run's lease during a long step that runs no job; a context manager.
 
     A job of this run that ended has given it back: it is taken up again for the step, and given
     back after it. What was lost to another owner, or ran out, stays lost: the step's own checks
@@ -51,6 +51,7 @@ class KeptLease:
                 self._run.store.release_lease(self._run.name, state.generation)
 
     def _renew(self) -> bool:
+        """Renew the lease; True if it is not this run's any more."""
         state = self._run.store.ensure(self._run.name)
         if not self._is_own(state):
             log.warning("this run has no lease to keep: pipeline=%s", self._run.name)
@@ -63,5 +64,6 @@ class KeptLease:
         return False
 
     def _is_own(self, state: PipelineState) -> bool:
+        """Tell whether the lease is this run's, or given back by its job."""
         is_held = not state.lease_until_us or lease_is_live(self._run, state)
         return state.generation > 0 and state.owner == self._run.owner and is_held

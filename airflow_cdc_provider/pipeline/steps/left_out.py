@@ -6,7 +6,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 
 
 def left_out_text(table: TableId | str) -> str:
-    """Say that a table is not copied, and what to do about it."""
+    """Return the warning that a picked table is not copied, and what to do about it."""
     return (
         f"{table} fits source.tables and is not in the plan, because it came later: it is not "
         "copied. Under new_tables: add a run adds it, unless something speaks against it; `add` "

@@ -18,7 +18,7 @@ PATIENCE = BackOff(first_s=0.1, longest_s=2.0, give_up_s=20.0)
 
 
 def until_still(look: Callable[[], T], patience: BackOff | None = None) -> T:
-    """Look until no definition changes meanwhile; after some seconds `SchemaMovedError` is raised.
+    """Repeat `look` while it raises `SchemaMovedError`, for some seconds at most.
 
     Default of `patience` is `PATIENCE`.
     """

@@ -12,15 +12,15 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 
 
 def log_view(run: Run, *, at: str = "", count: int = 20, values: bool = False) -> LogView:
-    """Return events around a place, else around the stream's position, else at the log's end."""
+    """Return log events around a place, else the stream's position, else the log's end."""
     position = None if at else _stream_position(run)
     return source_of(run).look_at_log(at, position, count=count, values=values)
 
 
 def _stream_position(run: Run) -> LogPosition | None:
-    """Return up to where the sink holds the source, None before there is a stream.
+    """Return the stream's position by the sink's ledger, None before there is a stream.
 
-    The state store was told of it a while ago, which has to do if the sink does not answer.
+    If the sink does not answer, the state store's last known position has to do.
     """
     if not run.store.is_handed_off(run.name):
         return None

@@ -18,7 +18,7 @@ _PORTS = {"spark": 7077, "sc": 15002}
 
 
 def require_master(master: str) -> None:
-    """Refuse to start a job on a master that does not answer; of several, one is enough."""
+    """Raise `SparkUnreachableError` if no master answers at any of its addresses."""
     problems = []
     for host, port in _addresses(master):
         try:
@@ -38,6 +38,7 @@ def require_master(master: str) -> None:
 
 
 def _addresses(master: str) -> Iterator[tuple[str, int]]:
+    """Yield host and port of each address in a Spark master's URL."""
     scheme, mark, rest = master.partition("://")
     if not mark or scheme not in _PORTS:
         return

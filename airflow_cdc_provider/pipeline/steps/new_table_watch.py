@@ -39,7 +39,7 @@ _LATEST_EVENTS = 20
 
 
 class LaterTables:
-    """Looks now and then, from the thread that waits for the stream."""
+    """Checks during a stream whether requests or new tables need a plan step."""
 
     def __init__(self, run: Run, every_s: float | None = None) -> None:
         self.is_found = False
@@ -52,7 +52,7 @@ class LaterTables:
         self._known = frozenset(_not_planned(run, run.store.not_copied(run.name)))
 
     def look(self) -> None:
-        """Look if it is time; a server that does not answer is asked again later."""
+        """Check if it is time; a server that does not answer is asked again later."""
         if self.is_found:
             return
         is_due = time.monotonic() - self._looked_s >= self._every_s
@@ -67,16 +67,18 @@ class LaterTables:
             log.warning("no look for later tables: pipeline=%s cause=%s", self.run.name, error)
 
     def _asked(self) -> Sequence[Request]:
+        """Return the open requests that add, remove or restart tables."""
         return self.run.store.table_requests(self.run.name)
 
     def _hears(self) -> bool:
-        """Tell whether the stream has told of a table since it was asked for last."""
+        """Tell whether the stream has recorded a new table since the last call."""
         latest = self.run.store.events(self.run.name, _LATEST_EVENTS)
         told = [event.at_us for event in latest if tells_of_table(event.text)]
         before, self._heard_us = self._heard_us, max([self._heard_us, *told])
         return self._heard_us > before
 
     def _look(self, asked: Sequence[Request]) -> None:
+        """Check requests and new tables; if there is one to do, take the pipeline over."""
         if self.run.store.ensure(self.run.name).wanted is Wanted.STOP:
             return
         if self._may_be_done(asked) or self._has_come():
@@ -85,7 +87,7 @@ class LaterTables:
             self.is_found = True
 
     def _may_be_done(self, asked: Sequence[Request]) -> bool:
-        """Tell whether nothing speaks against one of them, by the file as it is now."""
+        """Tell whether one of the requests can be done, by the file as it is now."""
         if not asked:
             return False
         generation = self.run.store.ensure(self.run.name).generation
@@ -98,7 +100,7 @@ class LaterTables:
         return any(may_be_done(self.run, request, generation) for request in asked)
 
     def _has_come(self) -> bool:
-        """Tell whether there are tables to add; the others are told."""
+        """Tell whether there are tables to add; tables that cannot be added are reported."""
         found = _not_planned(self.run, picked_now(self.run))
         if found <= self._known:
             return False
@@ -108,6 +110,7 @@ class LaterTables:
         return False
 
     def _tell(self, found: frozenset[TableId]) -> None:
+        """Report picked tables that are not copied, and store their names."""
         run = self.run
         for table in sorted(found - self._known):
             run.store.tell(run.name, left_out_text(table), level="warning")
@@ -119,4 +122,5 @@ class LaterTables:
 
 
 def _not_planned(run: Run, tables: tuple[TableId, ...]) -> frozenset[TableId]:
+    """Return the tables that are not in the plan."""
     return frozenset(tables) - {state.table for state in run.store.tables(run.name)}

@@ -41,7 +41,7 @@ _MAY_STREAM = frozenset({Phase.HANDED_OFF, Phase.STREAMING, Phase.STOPPED, Phase
 
 
 def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
-    """Return what a stream job would that finds nothing to do; None if one has to be started.
+    """Return the result of a stream job with nothing to do; None if one must be started.
 
     The state store is then left as that job would leave it, and the lease is given back.
     """
@@ -73,7 +73,7 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
 
 
 def _end_if_reached(run: Run, stream: StreamSplit, at: LogPosition) -> LogPosition | None:
-    """Return the end of the log if `at` is there; None also where that is in doubt."""
+    """Return the log's end if `at` has reached it; None also if that is not sure."""
     if stream.inconsistent:
         return None
     source = source_of(run)
@@ -93,6 +93,7 @@ def _end_if_reached(run: Run, stream: StreamSplit, at: LogPosition) -> LogPositi
 
 
 def _state(run: Run, stream: StreamSplit, counts: StreamCounts, end: LogPosition) -> StreamState:
+    """Return the stream's state at the log's end, without lag."""
     return StreamState(
         position=stream.start,
         source_end=end,
@@ -107,6 +108,7 @@ def _state(run: Run, stream: StreamSplit, counts: StreamCounts, end: LogPosition
 def _tell(
     run: Run, generation: int, told: StreamState, changed: Mapping[TableId, TableCounts]
 ) -> None:
+    """Store what a stream job without work would, and give the lease back."""
     store, name = run.store, run.name
     for table in store.tables(name):
         if table.table in changed and table.phase is not TablePhase.CONSISTENT:

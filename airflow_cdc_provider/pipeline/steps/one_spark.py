@@ -38,20 +38,20 @@ _POLL_S = 0.2
 
 
 class StartedJob(Protocol):
-    """A job that is under way."""
+    """A job that was started and not waited for."""
 
     def wait(self, *, on_tick: Callable[[], None] = ..., every_s: float = ...) -> JobEnd:
-        """Wait for its end; if this is interrupted the job is stopped."""
+        """Wait for the job's end; if this is interrupted, the job is stopped."""
 
 
 class StartJob(Protocol):
-    """Starts a job: `submit` in a process of its own, `OneSpark.start` in that of the run."""
+    """Starts a job: `submit` in its own process, `OneSpark.start` in that of the run."""
 
     def __call__(self, run: Run, spec: JobSpec, options: SparkOptions, /) -> StartedJob: ...
 
 
 class OneSpark:
-    """The process of one run's jobs; a context manager."""
+    """The one Spark process for all jobs of a run; a context manager."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -72,7 +72,7 @@ class OneSpark:
             self._process = None
 
     def start(self, run: Run, spec: JobSpec, options: SparkOptions) -> StartedJob:
-        """Start a job; the process is started with the first one, if its master answers."""
+        """Start a job in the run's Spark process, which is launched with the first job."""
         if self._process is None:
             require_master(options.master)
             self._launch(run, spec, options)
@@ -85,13 +85,13 @@ class OneSpark:
         return _Job(self, spec)
 
     def no_more_jobs(self) -> None:
-        """Let the process end by itself; what is left to do here goes on meanwhile."""
+        """Let the Spark process end by itself after its last job."""
         if self._process is not None and self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
 
     def stop(self) -> None:
-        """Ask the job under way to end; kill the process group if it does not."""
+        """Stop the job that runs; kill the process group if it does not end."""
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired, ProcessLookupError):
                 self._process.terminate()
@@ -99,16 +99,17 @@ class OneSpark:
             self._kill(self._process)
 
     def heard(self, wait_s: float) -> bytes | None:
-        """Return what was answered, nothing at its end; None if nothing came in time."""
+        """Return what the process has answered; empty at its end, None if nothing came in time."""
         if not select.select([self._answers], [], [], wait_s)[0]:
             return None
         return os.read(self._answers, 1 << 16)
 
     def status(self) -> int | None:
-        """Return what the process ended with."""
+        """Wait for the process's end, and return its exit code."""
         return None if self._process is None else self._process.wait()
 
     def _launch(self, run: Run, spec: JobSpec, options: SparkOptions) -> None:
+        """Launch the Spark process, with its log and a pipe for its answers."""
         self.log, output = make_run_log(options.log_folder or default_folder(), spec)
         self._answers, answers = os.pipe()
         command = [sys.executable, "-m", "airflow_cdc_provider.spark.driver"]
@@ -136,14 +137,14 @@ class OneSpark:
 
 
 class _Job:
-    """One job under way in the run's process."""
+    """One job that runs in the run's Spark process."""
 
     def __init__(self, spark: OneSpark, spec: JobSpec) -> None:
         self._spark = spark
         self._spec = spec
 
     def wait(self, *, on_tick: Callable[[], None] = lambda: None, every_s: float = 1.0) -> JobEnd:
-        """Wait for the end, calling `on_tick` now and then; a failed job raises its error."""
+        """Wait for the job's end, calling `on_tick` now and then; raise a failed job's error."""
         try:
             result = self._answer(patient(on_tick), every_s)
         except BaseException:
@@ -153,6 +154,7 @@ class _Job:
         return end_of(self._spec, result, status, self._spark.log)
 
     def _answer(self, on_tick: Callable[[], None], every_s: float) -> dict[str, Any] | None:
+        """Wait for the process's answer; None if the process ends without one."""
         ticked, answered = time.monotonic(), b""
         while not answered.endswith(b"\n"):
             part = self._spark.heard(_POLL_S)

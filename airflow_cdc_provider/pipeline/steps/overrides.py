@@ -46,7 +46,7 @@ _MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What a person has decided."""
+    """A person's decision against a refusal: what was refused, where, and tables to read again."""
 
     what: str
     """What was refused."""
@@ -56,16 +56,17 @@ class Override:
 
     @classmethod
     def of(cls, place: RefusedPlace) -> Override:
-        """Return what skipping a place is."""
+        """Return the decision to skip a refused statement."""
         return cls(place.refusal.what, place.statement.point.where, place.tables)
 
     @property
     def names(self) -> str:
+        """Return the tables to be read again, as text."""
         return ", ".join(map(str, self.tables)) or "no table"
 
 
 def skip_place(run: Run, at: str, *, reason: str, by: str = "") -> Override:
-    """Go past a place that the stream refuses, and have what it may have changed read again.
+    """Skip a statement that the stream refuses, and have its tables read again.
 
     `at` is the place as the refusal names it: it must be the next one that the stream would stop
     at. The next run reads the tables, beside its stream.
@@ -84,14 +85,14 @@ def skip_place(run: Run, at: str, *, reason: str, by: str = "") -> Override:
 
 
 def place_to_skip(run: Run) -> RefusedPlace | None:
-    """Return the place that the stream refuses to pass; nothing is changed."""
+    """Return the statement that the stream refuses to pass, None if there is none."""
     with closing(open_ledger(run)) as ledger:
         stream, generation = ledger.stream(), ledger.generation()
     return None if stream is None else _place(run, stream, generation)
 
 
 def accept_source(run: Run, *, reason: str, by: str = "") -> Override:
-    """Take the history of the source that answers now, and have read again what it may lack."""
+    """Accept the history of the source that answers now; read tables again that may lack rows."""
     _require(run, reason, "accept")
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
@@ -104,7 +105,7 @@ def accept_source(run: Run, *, reason: str, by: str = "") -> Override:
 
 
 def source_to_accept(run: Run) -> Override:
-    """Return what `accept_source` would do; nothing is changed."""
+    """Return what `accept_source` would do; changes nothing."""
     with closing(open_ledger(run)) as ledger:
         stream = ledger.stream()
         if stream is None:
@@ -113,7 +114,7 @@ def source_to_accept(run: Run) -> Override:
 
 
 def _parted(run: Run, ledger: SinkLedger, stream: StreamSplit) -> tuple[Override, LogPosition]:
-    """Return why the source's history is not ours, what is read again, and where to go on."""
+    """Return why the source's history is another, what is read again, and where to go on."""
     source, stream = source_of(run), stream.passed(stream.start)
     tables = frozenset(progress.table for progress in stream.tables)
     try:
@@ -140,7 +141,7 @@ def _parted(run: Run, ledger: SinkLedger, stream: StreamSplit) -> tuple[Override
 def _shared(
     run: Run, ledger: SinkLedger, stream: StreamSplit, stopped: Mapping[TableId, StreamSplit]
 ) -> tuple[LogPosition | None, frozenset[TableId]]:
-    """Return the position that both histories have, and the tables at which no lost change is."""
+    """Return the position that both histories share, and the tables without a lost change."""
     asked: list[tuple[TableId, LogPosition]] = list(ledger.last_changes().items())
     known = {table for table, _ in asked}
     asked += [(split.table, report.high) for split, report in ledger.reports()]
@@ -154,7 +155,7 @@ def _shared(
 
 
 def _goes_on(source: Source, position: LogPosition, kept: Collection[TableId]) -> bool:
-    """Tell whether there are tables that the log is to bring on from a position, and it does."""
+    """Tell whether the log continues from a position for all tables that are kept."""
     if not kept:
         return False
     try:
@@ -165,6 +166,7 @@ def _goes_on(source: Source, position: LogPosition, kept: Collection[TableId]) -
 
 
 def _place(run: Run, stream: StreamSplit, generation: int) -> RefusedPlace | None:
+    """Return the statement that the stream refuses behind its position, None if there is none."""
     spec = stream_spec(run.model, generation)
     plans = [state.plan for state in run.store.tables(run.name)]
     followed = {progress.table for progress in stream.tables}
@@ -180,7 +182,7 @@ def _read_again(
     tables: Sequence[TableId],
     position: LogPosition,
 ) -> None:
-    """Have tables begin again at a position, in one step of the ledger, and ask for their rows."""
+    """Reset tables at a position, in one step of the ledger, and request their rows."""
     _begun(
         run,
         generation,
@@ -189,13 +191,14 @@ def _read_again(
 
 
 def _begun(run: Run, generation: int, stream: StreamSplit) -> None:
-    """Bring the state store in line, and ask for the rows of tables that begin again."""
+    """Store the moved stream in the state store, and ask for the rows of unread tables."""
     run.store.store_hand_off(run.name, generation, stream)
     set_aside(run.store, run.name)
     ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
 
 
 def _streamed(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
+    """Return the ledger's stream, after the state store is reconciled; raise before hand-off."""
     is_handed_off = reconcile(run.store, ledger, run.name, generation).handed_off
     stream = ledger.stream() if is_handed_off else None
     if stream is None:
@@ -204,6 +207,7 @@ def _streamed(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
 
 
 def _not_handed_off(run: Run) -> SnapshotRequiredError:
+    """Return the error for a pipeline that is not handed off to a stream."""
     return SnapshotRequiredError(
         f"the snapshot of {run.name} is not handed off to a stream",
         where=f"ledger of {run.name}",
@@ -213,6 +217,7 @@ def _not_handed_off(run: Run) -> SnapshotRequiredError:
 
 
 def _require(run: Run, reason: str, command: str) -> None:
+    """Refuse a decision without a reason, or for a sink that cannot take rows again."""
     if not reason.strip():
         raise RefusedError(
             "no reason is given",
@@ -230,7 +235,7 @@ def _require(run: Run, reason: str, command: str) -> None:
 
 
 def _record(run: Run, command: str, done: Override, reason: str, by: str) -> None:
-    """Keep who decided what, and why, with the pipeline's notes and its events."""
+    """Record a decision in the pipeline's notes and events: by whom, what and why."""
     who = by or this_person()
     made = {
         "command": command,
@@ -251,6 +256,7 @@ def _record(run: Run, command: str, done: Override, reason: str, by: str) -> Non
 
 
 def _not_there(run: Run, stream: StreamSplit, at: str, place: RefusedPlace | None) -> CdcError:
+    """Return the error for a place that is not the one that the stream refuses."""
     if place is None:
         return RefusedError(
             f"nothing is refused behind the stream's position {stream.start}",

@@ -22,7 +22,7 @@ _POLL_S = 0.5
 
 
 def pause_tables(run: Run, tables: Collection[TableId]) -> Request:
-    """Ask that the stream leaves tables alone, where they stand."""
+    """Request that the stream isolates tables at their position."""
     phases = _phases(run, tables)
     flowing = {table for table, phase in phases.items() if phase not in LEFT_ALONE}
     if not flowing - set(tables):
@@ -31,7 +31,7 @@ def pause_tables(run: Run, tables: Collection[TableId]) -> Request:
 
 
 def resume_tables(run: Run, tables: Collection[TableId]) -> Request:
-    """Ask that tables come back that the stream leaves alone: by the log, or read again."""
+    """Request that isolated tables come back to the stream: by the log, or read again."""
     phases = _phases(run, tables)
     for table in tables:
         if phases[table] not in LEFT_ALONE and not _is_being_paused(run, table):
@@ -42,7 +42,7 @@ def resume_tables(run: Run, tables: Collection[TableId]) -> Request:
 def outcome_of(
     run: Run, request: Request, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None
 ) -> str:
-    """Wait until a request is carried out if someone is at work, and say what became of it."""
+    """Wait for a request if a process owns the pipeline, and describe its result."""
     deadline = time.monotonic() + wait_s
     while (found := run.store.request(run.name, request.request_id)) and found.status.is_open:
         if not is_at_work(run):
@@ -59,10 +59,12 @@ def outcome_of(
 
 
 def _text(request: Request) -> str:
+    """Describe a request: its kind and tables."""
     return f"{request.kind.value} {', '.join(map(str, request.scope.tables))}"
 
 
 def _phases(run: Run, tables: Collection[TableId]) -> dict[TableId, TablePhase]:
+    """Return the tables' phases; refuse what cannot be paused or resumed."""
     if not run.store.is_handed_off(run.name):
         raise _refused(
             f"{run.name} has no stream yet, and its tables are read together",
@@ -81,6 +83,7 @@ def _phases(run: Run, tables: Collection[TableId]) -> dict[TableId, TablePhase]:
 
 
 def _is_being_paused(run: Run, table: TableId) -> bool:
+    """Tell whether an open request pauses the table."""
     open_ones = run.store.requests(run.name, only_open=True)
     return any(
         request.kind is RequestKind.PAUSE and table in request.scope.tables for request in open_ones
@@ -88,4 +91,5 @@ def _is_being_paused(run: Run, table: TableId) -> bool:
 
 
 def _refused(what: str, remedy: str) -> RefusedError:
+    """Return the error for tables that cannot be paused or resumed."""
     return RefusedError(what, where="--table", risk=NOTHING_CHANGED, remedy=remedy)

@@ -15,7 +15,7 @@ _NOT_RUN = "{} has not run yet, as far as this state store knows"
 
 
 def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
-    """Ask the pipeline's owner to stop at the next boundary, and wait for it."""
+    """Ask the pipeline's owner to stop at the next boundary, wait, and describe the result."""
     has_run = _has_run(run)
     run.store.want(run.name, Wanted.STOP)
     deadline = time.monotonic() + wait_s
@@ -35,7 +35,7 @@ def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda
 
 
 def resume(run: Run) -> str:
-    """Allow the pipeline to run again; the next run or the schedule starts it."""
+    """Allow a paused or failed pipeline to run again; the next run continues it."""
     again, has_run = set_aside(run.store, run.name), _has_run(run)
     run.store.want(run.name, Wanted.RUN)
     if not has_run:
@@ -45,9 +45,9 @@ def resume(run: Run) -> str:
 
 
 def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
-    """Have the pipeline's owner begin again from the ledger, and wait for it.
+    """Ask the pipeline's owner to begin again from the ledger, wait, and describe the result.
 
-    Where nobody is at work, what failed is set aside, and the next run begins there.
+    Without an owner the failure is cleared, and the next run begins there.
     """
     state = run.store.ensure(run.name)
     if not lease_is_live(run, state):
@@ -76,13 +76,16 @@ def runs_now(run: Run) -> bool:
 
 
 def is_stopped(run: Run) -> bool:
-    """Tell whether the pipeline is paused or has failed: who still runs it is about to end."""
+    """Tell whether the pipeline is paused or has failed.
+
+    A process that still runs it is about to end.
+    """
     state = run.store.ensure(run.name)
     return state.wanted is Wanted.STOP or state.phase is Phase.FAILED
 
 
 def require_wanted(run: Run) -> None:
-    """Refuse a pipeline that was paused: a run of it would do nothing."""
+    """Raise `PausedError` if the pipeline is paused: a run of it would do nothing."""
     if run.store.ensure(run.name).wanted is Wanted.STOP:
         raise PausedError(
             f"pipeline {run.name} is paused",
@@ -93,5 +96,6 @@ def require_wanted(run: Run) -> None:
 
 
 def _has_run(run: Run) -> bool:
+    """Tell whether the pipeline was ever planned."""
     state = run.store.pipeline(run.name)
     return state is not None and bool(state.plan_id)

@@ -45,13 +45,13 @@ _COPY_OF_A_TABLE = re.compile(r"_+(.+?)(_\d{14})?_(new|old|gho|ghc|del)", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What came and went, for people."""
+    """The tables that a run added and removed, as lines for people."""
 
     lines: tuple[str, ...] = ()
 
 
 def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -> Followed:
-    """Add and remove what the file, and the source, have changed since the plan was made."""
+    """Add and remove tables as the file or the source changed since the plan was made."""
     looks = chain([captured], iter(lambda: captured_tables(run), None))
     gone, wanted = dropped(run), until_still(lambda: wanted_tables(run, next(looks)))
     if not (gone or wanted) or not _streams_this_plan(run):
@@ -73,7 +73,7 @@ def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -
 
 
 def wanted_tables(run: Run, captured: Captured) -> tuple[TableId, ...]:
-    """Return the tables that a run adds: of the file, and later ones; those that can be."""
+    """Return the tables that a run adds: those newly picked, and those that came later."""
     if not follows_file(run):
         return ()
     left_out, _ = differences(run, captured.plans)
@@ -83,7 +83,10 @@ def wanted_tables(run: Run, captured: Captured) -> tuple[TableId, ...]:
 
 
 def _streams_this_plan(run: Run) -> bool:
-    """Tell whether the ledger says so too; if it was lost, all is read again, new tables too."""
+    """Tell whether the ledger streams the stored plan.
+
+    If the ledger was lost, all is read again, new tables too.
+    """
     with closing(open_ledger(run)) as ledger:
         return (
             ledger.plan_id() == run.store.ensure(run.name).plan_id and ledger.stream() is not None
@@ -91,7 +94,7 @@ def _streams_this_plan(run: Run) -> bool:
 
 
 def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[TableId, ...]:
-    """Return those that nothing speaks against; the others are told."""
+    """Return those of the tables that can be added; the others are reported."""
     planned = {state.table for state in run.store.tables(run.name)}
     taken = {state.plan.sink_table for state in run.store.tables(run.name)}
     fit = []
@@ -120,7 +123,7 @@ def is_copy_of(table: TableId, planned: Iterable[TableId]) -> bool:
 
 
 def _why_not(run: Run, captured: Captured, tables: Sequence[TableId]) -> str:
-    """Return what speaks against some of these tables; nothing if they can all be added."""
+    """Return the reason why some of these tables cannot be added; empty if all can."""
     try:
         require_these_addable(run, captured, tables)
         _require_free(run, captured, tables)
@@ -136,6 +139,7 @@ def _why_not(run: Run, captured: Captured, tables: Sequence[TableId]) -> str:
 
 
 def _require_free(run: Run, captured: Captured, tables: Collection[TableId]) -> None:
+    """Refuse tables whose sink tables belong to another pipeline, or have other rows."""
     plans = [plan for plan in captured.plans if plan.schema.table in tables]
     with closing(open_targets(run)) as targets:
         conflicts = targets.conflicts(plans, known=frozenset())
@@ -146,6 +150,7 @@ def _require_free(run: Run, captured: Captured, tables: Collection[TableId]) -> 
 
 
 def _tell_once(run: Run, table: TableId, why: str) -> None:
+    """Record once why a table is not added."""
     how = "was added to the file" if picked_anew(run, [table]) else "came later"
     text = f"{table} {how} and is not added: {why}"
     if all(event.text != text for event in run.store.events(run.name, 1000)):

@@ -66,7 +66,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
 
 @dataclass(frozen=True, slots=True)
 class PlanSummary:
-    """What a plan step found or made."""
+    """The result of the plan step: the plan's id, tables, and what it changed."""
 
     plan_id: str
     generation: int
@@ -88,7 +88,7 @@ class PlanSummary:
 
 @dataclass(frozen=True, slots=True)
 class PlanPreview:
-    """What a run would find; made without changing anything."""
+    """What the plan step would find; made without changing anything."""
 
     report: CheckReport
     """What a run would check first: if it refuses, so does the run."""
@@ -100,19 +100,22 @@ class PlanPreview:
 
     @property
     def tables(self) -> tuple[TablePlan, ...]:
+        """Return the plans of the tables that the file picks."""
         return self.report.tables
 
     @property
     def not_copied(self) -> tuple[str, ...]:
+        """Return the tables that the file picks but the plan lacks."""
         return self.report.not_copied
 
     @property
     def gone(self) -> tuple[str, ...]:
+        """Return planned tables that are gone at the source and that the run does not remove."""
         return tuple(table for table in self.report.gone if table not in self.removes)
 
 
 def preview(run: Run) -> PlanPreview:
-    """Look at the servers and at what is remembered."""
+    """Return what the plan step would find, without changing anything."""
     report = check(run)
     state = run.store.pipeline(run.name)
     return PlanPreview(
@@ -125,17 +128,17 @@ def preview(run: Run) -> PlanPreview:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the file picks, and what a plan of it would be made from."""
+    """The tables that the file picks, and what a plan of them would be made from."""
 
     tables: tuple[TablePlan, ...]
     origin: PlanOrigin
 
 
 def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
-    """Go on with the plan there is, or make one.
+    """Continue the stored plan, or make one; table requests are carried out first.
 
-    What is asked about tables is done first. Those that came or went are added and removed; `reach`
-    is how the log is caught up with then.
+    Tables that came or went are added and removed; `reach` is how the log is caught up with for
+    that.
     """
     require_not_ended(run)
     with noting_try(run, PLAN):
@@ -146,6 +149,7 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
 
 
 def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:
+    """Sync the plan with the file, then continue or make it."""
     captured = captured_tables(run)
     left_out, _ = differences(run, captured.plans)
     with closing(open_targets(run)) as targets:
@@ -158,7 +162,7 @@ def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:
 
 
 def new_plan(run: Run) -> PlanSummary:
-    """Make a new plan whatever there is: every table will be read again."""
+    """Make a new plan in any case: every table will be read again."""
     captured = captured_tables(run)
     found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
@@ -167,6 +171,7 @@ def new_plan(run: Run) -> PlanSummary:
 
 
 def _plan(run: Run, ledger: SinkLedger, found: _Found) -> PlanSummary:
+    """Take the pipeline over; continue its plan, adopt the ledger's, or make a new one."""
     is_new = source_is_new(run, found.origin.source, ledger)
     state = take_over(run, ledger)
     held, stream, warning = ledger.plan_id(), ledger.stream(), ""
@@ -195,7 +200,7 @@ def _plan(run: Run, ledger: SinkLedger, found: _Found) -> PlanSummary:
 
 
 def _another_plan(run: Run, held: str, known: str, *, then: str) -> str:
-    """Say that the ledger holds a plan that did not come from this state store."""
+    """Return the warning that the ledger's plan is not from this state store."""
     state = run.servers.default_state or "the one the file names"
     return (
         f"the sink's ledger holds plan {held} of {run.name}, which this state store ({state}) does "
@@ -206,11 +211,13 @@ def _another_plan(run: Run, held: str, known: str, *, then: str) -> str:
 
 
 def _tell(run: Run, warning: str) -> None:
+    """Record a warning, if there is one."""
     if warning:
         run.store.tell(run.name, warning, level="warning")
 
 
 def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
+    """Continue the stored plan: reconcile, create missing sink tables, store the origin."""
     correction = reconcile(run.store, ledger, run.name, generation)
     if correction.handed_off:
         finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
@@ -244,7 +251,7 @@ def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> Plan
 
 
 def _origin(run: Run, now: PlanOrigin, not_copied: Sequence[TableId]) -> PlanOrigin:
-    """Keep what the file picked before while what it picks anew is not added yet."""
+    """Return the origin to store; the old patterns while newly picked tables are not added."""
     before = run.store.origin(run.name)
     if before is None or not picked_anew(run, not_copied):
         return now
@@ -252,12 +259,13 @@ def _origin(run: Run, now: PlanOrigin, not_copied: Sequence[TableId]) -> PlanOri
 
 
 def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:
-    """Refuse tables of a plan that cannot be copied as they are, before anything is touched."""
+    """Refuse tables without a primary key, or with a shared sink table."""
     require_keys(tables)
     require_separate(run.loaded, tables)
 
 
 def _make(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
+    """Make a new plan: claim and create the sink's tables, and store the plan."""
     # refused and claimed first: a table that is refused leaves the plan there is as it was
     _require_copyable(run, found.tables)
     with closing(open_table_builder(run)) as builder:
@@ -285,12 +293,13 @@ def _make(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanS
 def _tables_of_stream(
     streamed: Collection[TableId], tables: Sequence[TablePlan]
 ) -> tuple[TablePlan, ...] | None:
-    """Return the plans of exactly the tables the ledger streams, None if one is missing."""
+    """Return the plans of exactly the tables that the ledger streams, None if one is missing."""
     plans = tuple(plan for plan in tables if plan.schema.table in streamed)
     return plans if len(plans) == len(streamed) else None
 
 
 def _adopt(run: Run, generation: int, plan_id: str, found: _Found) -> None:
+    """Store the ledger's plan, whose splits are all planned, in a state store that lacks it."""
     run.store.start_plan(run.name, generation, plan_id, found.tables, origin=found.origin)
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
@@ -299,7 +308,7 @@ def _adopt(run: Run, generation: int, plan_id: str, found: _Found) -> None:
 
 
 def _make_targets(run: Run, ledger: SinkLedger, tables: Sequence[TablePlan]) -> tuple[str, ...]:
-    """Make the tables that are missing; one of a stream's that cannot be is stopped alone."""
+    """Create missing sink tables; of a stream, a table that cannot be created is isolated."""
     isolates = isolates_tables(run)
     stopped = {each.table for each in ledger.stopped()}
     while True:
@@ -317,6 +326,7 @@ def _make_targets(run: Run, ledger: SinkLedger, tables: Sequence[TablePlan]) -> 
 
 
 def _create_tables(run: Run, tables: Sequence[TablePlan]) -> tuple[str, ...]:
+    """Create missing sink tables, and return those that were created."""
     with closing(open_table_builder(run)) as builder:
         created = builder.create_missing(tables)
     return tuple(str(table) for table, is_new in sorted(created.items()) if is_new)

@@ -56,7 +56,7 @@ def resync_scope(
     to_key: str | None = None,
     where: str | None = None,
 ) -> Scope:
-    """Return what is to be read again, all tables without a name; refuse what cannot be.
+    """Return the scope of a request to read rows again; refuse what cannot be read again.
 
     A key's parts are separated by commas; `to_key` is the first that is not read. None is an open
     end, and the empty text is no key: whoever wrote it meant one. `where` is a condition in the
@@ -88,10 +88,10 @@ def ask_resync(
     estimated: Estimate | None = None,
     approve_above_rows: int | None = None,
 ) -> Request:
-    """Ask for rows to be read again; everything is checked once more before it is stored.
+    """Store a request to read rows again, after all is checked once more.
 
-    Of an interval of a column it is a backfill. One that is about more rows than the file, or who
-    asks, allows unasked waits to be approved; what nobody estimated is estimated then.
+    For an interval of a column the request is a backfill. A request for more rows than the file, or
+    the caller, allows waits for approval; rows that were not estimated are estimated then.
     """
     if request_id and not _ID.fullmatch(request_id):
         raise refused(
@@ -119,7 +119,7 @@ def ask_resync(
 
 
 def approve(run: Run, request_id: str, *, by: str = "") -> Request:
-    """Let a request begin that waits for it."""
+    """Let a request begin that waits for approval."""
     before = known(run, request_id)
     approved = run.store.approve_request(run.name, request_id)
     if before.status is RequestStatus.WAITING:
@@ -135,6 +135,7 @@ def smallest(*limits: int | None) -> int | None:
 def _waiting_if_large(
     run: Run, request: Request, estimated: Estimate | None, most: int | None
 ) -> Request:
+    """Return the request, waiting for approval if it is about more rows than allowed."""
     if most is None:
         return request
     estimated = estimated or estimate(run, request.scope)
@@ -143,7 +144,7 @@ def _waiting_if_large(
 
 
 def planned_schema(run: Run, table: TableId) -> TableSchema:
-    """Return a table of the plan as it was planned."""
+    """Return a table's definition as it was planned."""
     return _planned(run, _plans(run), table).schema
 
 
@@ -154,9 +155,9 @@ def wait_for(
     *,
     on_tick: Callable[[Request], None] = lambda _: None,
 ) -> Request:
-    """Wait until a request is done, or raise what became of it.
+    """Wait until a request is done, or raise its error.
 
-    Where nobody owns the pipeline, `work` takes it over and carries out what waits.
+    Without an owner of the pipeline, `work` takes it over and carries out the open requests.
     """
     tries = 0
     while (request := known(run, request_id)).status.is_open:
@@ -176,6 +177,7 @@ def wait_for(
 
 
 def _require_not_paused(run: Run, request: Request) -> None:
+    """Raise `RequestWaitsError` if the pipeline is paused, so its request cannot begin."""
     if run.store.ensure(run.name).wanted is Wanted.STOP:
         raise RequestWaitsError(
             f"request {request.request_id} is stored, and {run.name} is paused",
@@ -186,14 +188,14 @@ def _require_not_paused(run: Run, request: Request) -> None:
 
 
 def is_owned(run: Run) -> bool:
-    """Tell whether someone is at work on the pipeline."""
+    """Tell whether a process owns the pipeline now."""
     return lease_is_live(run, run.store.ensure(run.name))
 
 
 def is_at_work(run: Run) -> bool:
-    """Tell whether someone is at work, or was a moment ago.
+    """Tell whether a process owns the pipeline now, or did a moment ago.
 
-    Between two steps of its run an owner has given its lease back: who took the pipeline over then
+    Between two steps of its run an owner has given its lease back: taking the pipeline over then
     would end that run.
     """
     state = run.store.ensure(run.name)
@@ -203,7 +205,7 @@ def is_at_work(run: Run) -> bool:
 
 
 def who_carries_out(run: Run, request: Request | None = None) -> str:
-    """Say who will do what is asked."""
+    """Describe which run will carry out a request, and when."""
     if request is not None and request.status is RequestStatus.WAITING:
         return (
             f"it is about more than {run.model.requests.approve_above_rows:,} rows, and waits: "
@@ -218,7 +220,7 @@ def who_carries_out(run: Run, request: Request | None = None) -> str:
 
 
 def this_person() -> str:
-    """Name who asks: the account of this process, and the machine."""
+    """Return the name under which this process asks: its account and machine."""
     try:
         account = getpass.getuser()
     except (KeyError, OSError):  # a container may know no name for it
@@ -230,7 +232,7 @@ def this_person() -> str:
 
 
 def _plans(run: Run) -> dict[TableId, TablePlan]:
-    """Return the plan's tables, of a pipeline that is fit for requests."""
+    """Return the plan's tables; refuse a pipeline that cannot read rows again."""
     if not run.store.is_handed_off(run.name):
         raise refused(
             f"{run.name} has no rows to read again: its snapshot is not done",
@@ -247,6 +249,7 @@ def _plans(run: Run) -> dict[TableId, TablePlan]:
 
 
 def _named(run: Run, plans: dict[TableId, TablePlan], name: str) -> TableId:
+    """Parse a table's name; refuse one that is not in the plan."""
     try:
         table = TableId.parse(name)
     except ValueError as error:
@@ -255,6 +258,7 @@ def _named(run: Run, plans: dict[TableId, TablePlan], name: str) -> TableId:
 
 
 def _planned(run: Run, plans: dict[TableId, TablePlan], table: TableId) -> TablePlan:
+    """Return a table's plan; refuse a table that is not in the plan."""
     if table in plans:
         return plans[table]
     near = difflib.get_close_matches(str(table), map(str, plans), n=1, cutoff=0.7)
@@ -265,6 +269,7 @@ def _planned(run: Run, plans: dict[TableId, TablePlan], table: TableId) -> Table
 
 
 def _range(run: Run, schema: TableSchema, from_key: str | None, to_key: str | None) -> KeyRange:
+    """Parse a range of keys; refuse a key whose order code cannot know."""
     if not comparable(schema.key_kinds):
         raise refused(
             f"the order of {schema.table}'s key ({', '.join(schema.primary_key)}) is the server's "
@@ -282,6 +287,7 @@ def _range(run: Run, schema: TableSchema, from_key: str | None, to_key: str | No
 
 
 def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | None:
+    """Parse one end of a key range."""
     if text is None:
         return None
     try:
@@ -294,6 +300,7 @@ def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | 
 
 
 def _condition(run: Run, schema: TableSchema, text: str) -> Condition:
+    """Parse a condition; refuse a wrong one."""
     try:
         return source_of(run).condition_of(schema, text)
     except ValueError as error:
@@ -305,7 +312,7 @@ def _condition(run: Run, schema: TableSchema, text: str) -> Condition:
 
 
 def _require_condition(run: Run, scope: Scope) -> None:
-    """Refuse a condition that one of the servers cannot judge."""
+    """Refuse a condition that the source or the sink cannot evaluate."""
     if not isinstance(scope.chosen, Condition):
         return
     (table,) = scope.tables
@@ -323,7 +330,7 @@ def _require_condition(run: Run, scope: Scope) -> None:
 
 
 def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
-    """Refuse tables that are stopped, or not those that were planned, at the source or the sink."""
+    """Refuse tables that are isolated, or defined otherwise than planned on either side."""
     _require_flowing(run, {plan.schema.table for plan in plans})
     with source_of(run).catalogue() as catalogue:
         now = catalogue.schemas([plan.schema.table for plan in plans])
@@ -345,6 +352,7 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
 
 
 def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
+    """Refuse tables that are isolated from the stream."""
     for state in run.store.tables(run.name):
         if state.table in tables and state.phase in LEFT_ALONE:
             why = state.error.read().what if state.error else "a person paused it"
@@ -355,7 +363,7 @@ def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
 
 
 def known(run: Run, request_id: str) -> Request:
-    """Return a request that was asked before."""
+    """Return a stored request; refuse if there is none."""
     request = run.store.request(run.name, request_id)
     if request is None:
         raise refused(
@@ -366,7 +374,7 @@ def known(run: Run, request_id: str) -> Request:
 
 
 def left(request: Request) -> RetryableError:
-    """Return the error of whoever waits for a request that nobody gets done."""
+    """Return the error for a waiter whose request no process carries out."""
     return RetryableError(
         f"request {request.request_id} is still {request.status.value}, and nobody is at work",
         where=f"request of {request.scope}",
@@ -376,7 +384,7 @@ def left(request: Request) -> RetryableError:
 
 
 def ended(request: Request) -> RequestEndedError:
-    """Return the error of whoever waits for a request that did not end well."""
+    """Return the error for a waiter whose request failed or was cancelled."""
     cause = request.error.read()
     is_cancelled = request.status is RequestStatus.CANCELLED
     why = f": {request.error if is_cancelled else cause.what}" if request.error else ""
@@ -390,5 +398,5 @@ def ended(request: Request) -> RequestEndedError:
 
 
 def refused(what: str, remedy: str) -> RefusedError:
-    """Return the error of a request that is not taken."""
+    """Return the error for a request that is refused."""
     return RefusedError(what, where="what is asked", risk=NOTHING_CHANGED, remedy=remedy)

@@ -35,9 +35,9 @@ from airflow_cdc_provider.pipeline.steps.tables import captured_tables, require_
 def changed_while_read(
     run: Run, reports: Sequence[tuple[SnapshotSplit, SplitReport]]
 ) -> tuple[SchemaChange, ...]:
-    """Return what is to be done about tables that were not read with one definition.
+    """Return the schema changes of tables whose definition changed while they were read.
 
-    What may not be done is refused.
+    A change that may not be made is refused.
     """
     states = run.store.tables(run.name)
     plans = {state.table: state.plan for state in states}
@@ -55,7 +55,7 @@ def changed_while_read(
 
 
 def _not_to_follow(run: Run, plans: Sequence[TablePlan]) -> Iterator[TableId]:
-    """Yield tables that were changed, when they were read, to what the stream cannot follow."""
+    """Yield read tables whose definition changed since in a way that the stream cannot follow."""
     source = source_of(run)
     with source.catalogue() as catalogue:
         now = catalogue.schemas([plan.schema.table for plan in plans])
@@ -67,6 +67,7 @@ def _not_to_follow(run: Run, plans: Sequence[TablePlan]) -> Iterator[TableId]:
 
 
 def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange, ...]:
+    """Return the schema change of each table, to its definition now; refuse what cannot be."""
     now, at = _definitions(run, plans)
     for table in plans:
         if table not in now:
@@ -95,7 +96,7 @@ def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange
 def _definitions(
     run: Run, tables: Collection[TableId]
 ) -> tuple[Mapping[TableId, TableSchema], LogPosition]:
-    """Return how tables are defined, and a place in the log at which they are."""
+    """Return the tables' definitions, and a position in the log at which they hold."""
     source, names = source_of(run), sorted(tables)
     with (
         source.catalogue() as catalogue,
@@ -118,7 +119,7 @@ def _definitions(
 
 
 def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:
-    """Return what is done about one table; the file may say that it stops."""
+    """Return one table's schema change; refuse if the file's policy is to stop."""
     found = source_of(run).difference(before.schema, after.schema, ())
     kinds = set(found.kinds)
     if found.added and found.dropped:
@@ -140,6 +141,7 @@ def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> S
 
 
 def _stopped(run: Run, table: TableId, why: str) -> TableChangedError:
+    """Return the error for a table that changed while it was read and may not be reset."""
     return TableChangedError(
         f"{table} was changed at the source while it was read; {why}",
         where=f"hand-off of {run.name}",

@@ -23,7 +23,7 @@ from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One table's."""
+    """One table's differences, and the request that repairs them."""
 
     verdict: TableVerdict
     scope: Scope
@@ -32,18 +32,18 @@ class Repair:
 
     @property
     def rows(self) -> int | None:
-        """Return the rows that are read for it, about; None if they were not counted."""
+        """Return about how many rows the repair reads; None if they were not counted."""
         return self.estimated.source_rows
 
 
 def repairs(run: Run, report: VerifyReport) -> tuple[Repair, ...]:
-    """Return what makes the compared tables equal; nothing is asked for."""
+    """Return the repairs that would make the compared tables equal; requests nothing."""
     scopes = {verdict: _scope(run, verdict) for verdict in report.tables if verdict.differing}
     return tuple(Repair(verdict, scope, estimate(run, scope)) for verdict, scope in scopes.items())
 
 
 def ask_repairs(run: Run, found: Sequence[Repair]) -> tuple[Request, ...]:
-    """Ask for all of it."""
+    """Store the requests of the repairs."""
     return tuple(
         ask_resync(run, each.scope, request_id=new_id("repair"), estimated=each.estimated)
         for each in found
@@ -51,6 +51,7 @@ def ask_repairs(run: Run, found: Sequence[Repair]) -> tuple[Request, ...]:
 
 
 def _scope(run: Run, verdict: TableVerdict) -> Scope:
+    """Return the scope that covers a table's differing rows."""
     if KeyRange() not in verdict.differing:
         return Scope((verdict.table,), verdict.differing)
     schema = planned_schema(run, verdict.table)

@@ -17,7 +17,7 @@ _UNLESS = ", unless its file says existing_rows: replace under sink"
 
 
 def reset(run: Run) -> str:
-    """Plan from scratch: the next run reads every table again, split by split."""
+    """Make a new plan, so that the next run reads every table again; describe the result."""
     before = run.store.pipeline(run.name)
     summary = new_plan(run)
     run.store.want(run.name, Wanted.RUN)
@@ -40,14 +40,14 @@ def begin_again(
     wait_s: float = 0.0,
     on_tick: Callable[[], None] = lambda: None,
 ) -> str:
-    """Reset some tables; all of them, or none that is named, are the pipeline's own reset."""
+    """Reset some tables, or the whole pipeline if all or none are named."""
     if not tables or set(tables) == {state.table for state in run.store.tables(run.name)}:
         return reset(run)
     return reset_some(run, tables, wait_s=wait_s, on_tick=on_tick)
 
 
 def drop(run: Run) -> str:
-    """Forget the pipeline's state and ledger rows; tables and rows of the sink stay."""
+    """Delete the pipeline's state and ledger rows; the sink's tables and rows stay."""
     with closing(open_ledger(run)) as ledger:
         known = run.store.ensure(run.name).plan_id or ledger.plan_id()
         generation = take_over(run, ledger).generation

@@ -20,7 +20,7 @@ from airflow_cdc_provider.pipeline.steps.tables import Captured
 
 
 def origin_now(run: Run, captured: Captured) -> PlanOrigin:
-    """Return what a plan made now would be made from."""
+    """Return what a plan made now would be made from: servers, patterns, options."""
     source = run.model.source
     return PlanOrigin(
         source=captured.server_uuid,
@@ -34,12 +34,12 @@ def origin_now(run: Run, captured: Captured) -> PlanOrigin:
 
 
 def sink_identity(run: Run) -> str:
-    """Ask the sink who it is."""
+    """Return the sink's identity, queried from its server."""
     return sink_of(run).identity()
 
 
 def require_sink(run: Run, sink: str, held_plan: str) -> None:
-    """Refuse a sink that is another server and knows nothing of the plan."""
+    """Refuse a sink that is another server than the plan's and has nothing of the plan."""
     before, state = run.store.origin(run.name), run.store.pipeline(run.name)
     if before is None or before.sink == sink or state is None or held_plan == state.plan_id:
         return
@@ -54,7 +54,7 @@ def require_sink(run: Run, sink: str, held_plan: str) -> None:
 
 
 def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
-    """Tell whether the source is another server, before anything was read of the former one.
+    """Tell whether the source is another server, and nothing was read from the former one.
 
     If something was, the new one's history must contain it, or it is refused.
     """
@@ -81,7 +81,7 @@ def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
 
 
 def _in_the_sink(ledger: SinkLedger) -> tuple[LogPosition | None, tuple[AppliedThrough, ...]]:
-    """Return up to where the source was read by all of what is committed, and what lies beyond."""
+    """Return the position that the sink has read in full, and the positions ahead of it."""
     stream = ledger.stream()
     if stream is not None:
         return stream.start, held_by_stream(stream)

@@ -36,7 +36,7 @@ def is_settled(run: Run, report: CheckReport) -> bool:
 
 
 def _is_as_planned(run: Run, report: CheckReport) -> bool:
-    """Tell whether the file and the servers are those of the plan, and nothing is asked for."""
+    """Tell whether file and servers are those of the plan, and no request is open."""
     store, name = run.store, run.name
     return (
         store.is_handed_off(name)
@@ -48,7 +48,7 @@ def _is_as_planned(run: Run, report: CheckReport) -> bool:
 
 
 def _is_streamed_whole(run: Run) -> bool:
-    """Tell whether the ledger streams this plan's tables, each of them consistent."""
+    """Tell whether the ledger streams exactly this plan's tables, all consistent."""
     with closing(open_ledger(run)) as ledger:
         is_this_plan = ledger.plan_id() == run.store.ensure(run.name).plan_id
         stream, stopped = ledger.stream(), ledger.stopped()
@@ -65,7 +65,7 @@ def _is_streamed_whole(run: Run) -> bool:
 
 
 def _fits(run: Run) -> bool:
-    """Tell whether the sink's tables are claimed, there, and able to hold the rows."""
+    """Tell whether the sink's tables are claimed, exist and can take the rows."""
     plans = [state.plan for state in run.store.tables(run.name)]
     copied: set[tuple[TableId, TableId]] = {(plan.schema.table, plan.sink_table) for plan in plans}
     with closing(open_targets(run)) as targets:

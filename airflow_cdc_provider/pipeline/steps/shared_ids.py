@@ -23,7 +23,7 @@ from airflow_cdc_provider.state.read_only_store import look_at_store
 
 
 def shared_ids(run: Run) -> Iterator[Finding]:
-    """Yield a finding for each file that has an id in common with the pipeline's."""
+    """Yield a finding for each other file that has a server id of this pipeline."""
     for other in _sharing(run.loaded):
         ids, theirs = run.model.server_ids, other.model.server_ids
         yield Finding(
@@ -39,11 +39,12 @@ def shared_ids(run: Run) -> Iterator[Finding]:
 
 
 def is_new(store: StateReader, name: PipelineName) -> bool:
-    """Tell whether nothing is planned of a pipeline, as before its first run."""
+    """Tell whether a pipeline has no plan yet, as before its first run."""
     return not store.tables(name)
 
 
 def _sharing(mine: LoadedPipeline) -> list[LoadedPipeline]:
+    """Return the pipelines in the same folder that share a server id with this one."""
     here = mine.path.resolve()
     if not here.parent.is_dir():
         return []
@@ -53,12 +54,14 @@ def _sharing(mine: LoadedPipeline) -> list[LoadedPipeline]:
 
 
 def _gives_way(run: Run, other: LoadedPipeline) -> bool:
+    """Tell whether this pipeline must change its ids: it is new, and the other is not or older."""
     if not is_new(run.store, run.name):
         return False
     return not _is_new_too(run, other) or _age(run.loaded.path) > _age(other.path)
 
 
 def _is_new_too(run: Run, other: LoadedPipeline) -> bool:
+    """Tell whether the other pipeline has no plan yet either."""
     if other.model.state is not None:
         same = other.model.state == run.model.state
         return same and is_new(run.store, other.model.name)
@@ -71,5 +74,5 @@ def _is_new_too(run: Run, other: LoadedPipeline) -> bool:
 
 
 def _age(path: Path) -> tuple[int, str]:
-    """Return what sorts the newer file last."""
+    """Return a key that sorts files by time of change, the newer last."""
     return path.stat().st_mtime_ns, path.name

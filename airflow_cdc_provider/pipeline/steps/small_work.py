@@ -56,7 +56,7 @@ _ROWS_A_LOOK = 10_000
 
 
 class JobHere:
-    """A job that is done by a thread of this process."""
+    """A job that a thread of this process does, without Spark."""
 
     pid: int | None = None
     log: Path | None = None
@@ -71,7 +71,7 @@ class JobHere:
         threading.Thread(target=self._run, name="cdc-job", daemon=True).start()
 
     def wait(self, *, on_tick: Callable[[], None] = lambda: None, every_s: float = 1.0) -> JobEnd:
-        """Wait for the end, calling `on_tick` now and then; a failed job raises its error.
+        """Wait for the job's end, calling `on_tick` now and then; raise a failed job's error.
 
         If this is interrupted the job is stopped.
         """
@@ -85,11 +85,12 @@ class JobHere:
         return JobEnd.done_here(self._ended.result())
 
     def stop(self, *, patience_s: float = STOP_PATIENCE_S) -> None:
-        """Ask the job to end, and wait for it for a while."""
+        """Ask the job to end, and wait up to `patience_s`."""
         self._stop.set()
         wait_for([self._ended], timeout=patience_s)
 
     def _run(self) -> None:
+        """Do the job's work, and keep its result or error."""
         try:
             self._ended.set_result(self._work(self._stop))
         except BaseException as failure:  # noqa: BLE001 - raised again by whoever waits
@@ -97,7 +98,7 @@ class JobHere:
 
 
 def done_here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
-    """Start the job in this process if its work is small, else return None."""
+    """Start the job in this process if it has little to read, else return None."""
     if options.always:
         return None
     try:
@@ -115,9 +116,9 @@ def done_here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
 
 
 def carried_out_here(run: Run, spec: JobSpec) -> JobHere | None:
-    """Start the stream job in this process if something is asked of the pipeline, else return None.
+    """Start the stream job in this process if a request is open, else return None.
 
-    However much log waits: what is asked is done beside a stream that this process follows.
+    However much log waits: requests are carried out beside a stream that this process follows.
     """
     asked = run.store.to_do(run.name)
     if not asked:
@@ -130,6 +131,7 @@ def carried_out_here(run: Run, spec: JobSpec) -> JobHere | None:
 def _work(
     run: Run, spec: JobSpec, stop: threading.Event, *, carries_out: bool = False
 ) -> JobResult:
+    """Run the job in this process."""
     # Arrow and the decoders are not loaded by commands that only look
     from airflow_cdc_provider.engine.in_process import run_in_process  # noqa: PLC0415
 
@@ -137,7 +139,7 @@ def _work(
 
 
 def _is_refused(run: Run, stream: StreamSplit) -> bool:
-    """Tell whether the source's log does not go on from the stream's position."""
+    """Tell whether the source's log does not continue from the stream's position."""
     try:
         require_log_goes_on(run, stream)
     except SnapshotRequiredError:
@@ -146,6 +148,7 @@ def _is_refused(run: Run, stream: StreamSplit) -> bool:
 
 
 def _job(run: Run, spec: JobSpec, stop: threading.Event) -> Job:
+    """Make the job from a run and a specification."""
     from airflow_cdc_provider.engine.job import Job, JobServers  # noqa: PLC0415 - see above
     from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415 - see above
 
@@ -156,7 +159,7 @@ def _job(run: Run, spec: JobSpec, stop: threading.Event) -> Job:
 
 
 def _log_left(run: Run) -> str:
-    """Say how much log is left to read, if it is little."""
+    """Describe how much log is left to read; empty if it is much or not known."""
     with closing(open_ledger(run)) as ledger:
         stream = ledger.stream()
     if stream is None:
@@ -169,7 +172,7 @@ def _log_left(run: Run) -> str:
 
 
 def _rows_left(run: Run) -> str:
-    """Say how many rows are left to read, if they are few.
+    """Describe how many rows are left to read; empty if they are many or not known.
 
     A table's last split has no end, so rows that came after it was planned are its own: they are
     counted, as the rows of a table that is not planned yet.

@@ -34,14 +34,14 @@ from airflow_cdc_provider.pipeline.steps.small_work import JobHere, carried_out_
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What a job would find."""
+    """A pipeline that is ready for a job: the generation, and whether it is handed off."""
 
     generation: int
     handed_off: bool
 
 
 def start_snapshot(run: Run, options: SparkOptions | None = None) -> JobProcess | JobHere | None:
-    """Start the snapshot job; None if the stream has taken over already."""
+    """Start the snapshot job; None if the pipeline is already handed off to the stream."""
     spec = _snapshot_to_do(run)
     if spec is None:
         return None
@@ -59,7 +59,7 @@ def start_stream(
 def start_catching_up(
     run: Run, options: SparkOptions | None = None
 ) -> JobProcess | JobHere | JobEnd:
-    """Start the stream job up to the log's end, or return the end it would have at once."""
+    """Start a stream job up to the log's end, or return its end if there is nothing to do."""
     to_do = _catching_up_to_do(run)
     if isinstance(to_do, JobEnd):
         return to_do
@@ -68,9 +68,9 @@ def start_catching_up(
 
 
 def has_nothing_to_stream(run: Run) -> bool:
-    """Tell whether the sink has all of the source's log; the state is then left as after a stream.
+    """Tell whether the sink has all of the source's log, and store that as a stream would.
 
-    Where it has not, nothing is started, and the pipeline is this run's.
+    If it has not, nothing is started, and this run owns the pipeline.
     """
     return isinstance(_catching_up_to_do(run), JobEnd)
 
@@ -82,7 +82,7 @@ def snapshot(
     on_tick: Callable[[], None] = lambda: None,
     start: StartJob = submit,
 ) -> JobEnd | None:
-    """Read every split that is not read yet; None if the stream has taken over already."""
+    """Read every split that is not read yet; None if the pipeline is already handed off."""
     spec = _snapshot_to_do(run)
     if spec is None:
         return None
@@ -98,7 +98,7 @@ def stream(
     on_tick: Callable[[], None] = lambda: None,
     start: StartJob = submit,
 ) -> JobEnd:
-    """Stream until asked to stop."""
+    """Stream until asked to stop; return how the job ended."""
     spec = _stream_to_do(run, "continuous")
     return start(run, spec, options or _options(run)).wait(on_tick=on_tick)
 
@@ -110,7 +110,7 @@ def catch_up(
     on_tick: Callable[[], None] = lambda: None,
     start: StartJob = submit,
 ) -> JobEnd:
-    """Stream up to where the source's log ends when the job starts, if there is anything to."""
+    """Stream up to the end that the source's log has now, if anything is left to read."""
     to_do = _catching_up_to_do(run)
     if isinstance(to_do, JobEnd):
         return to_do
@@ -120,6 +120,7 @@ def catch_up(
 
 
 def _snapshot_to_do(run: Run) -> JobSpec | None:
+    """Own the pipeline and return the snapshot job, None if it is already handed off."""
     if is_streamed(run):
         return None
     ready = _make_ready(run)
@@ -127,6 +128,7 @@ def _snapshot_to_do(run: Run) -> JobSpec | None:
 
 
 def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
+    """Own the pipeline and return the stream job; raise before the hand-off."""
     ready = _make_ready(run)
     if not ready.handed_off:
         raise StepMissingError(
@@ -140,6 +142,7 @@ def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
 
 
 def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
+    """Return the job that streams to the log's end, or its end if there is nothing to do."""
     spec = _stream_to_do(run, "bounded")
     if run.store.to_do(run.name):
         return spec
@@ -148,10 +151,12 @@ def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
 
 
 def _here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
+    """Start the stream job in this process if it has requests or little log, else None."""
     return carried_out_here(run, spec) or done_here(run, spec, options)
 
 
 def _make_ready(run: Run) -> Readiness:
+    """Own the pipeline, reconcile and claim its sink tables, as each job needs first."""
     if run.store.ensure(run.name).wanted is Wanted.STOP:
         raise PausedError(
             f"pipeline {run.name} is paused",
@@ -169,4 +174,5 @@ def _make_ready(run: Run) -> Readiness:
 
 
 def _options(run: Run) -> SparkOptions:
+    """Return the Spark settings of the pipeline file."""
     return SparkOptions.of(run.model)

@@ -24,7 +24,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
 @dataclass(frozen=True, slots=True)
 class TableNews:
-    """One table that others are to be told of."""
+    """The changes of one table to be announced to others."""
 
     table: TableId
     sink_table: TableId
@@ -37,12 +37,12 @@ class TableNews:
 
     @property
     def changes(self) -> int | None:
-        """Return how much was changed since others were last told, None if that is not known."""
+        """Return the number of changes since the last announcement, None if not known."""
         return None if self.since is None else self.total - self.since
 
 
 def table_news(run: Run, told_by: str) -> tuple[TableNews, ...]:
-    """Return what is news of the stream's tables; those that are not consistent are left out."""
+    """Return the stream's consistent tables with changes to announce."""
     with closing(open_ledger(run)) as ledger:
         counts = ledger.table_changes()  # before the stream: it may only be further than these
         stream = ledger.stream()
@@ -63,7 +63,7 @@ def table_news(run: Run, told_by: str) -> tuple[TableNews, ...]:
 
 
 def note_told(run: Run, news: Iterable[TableNews], told_by: str) -> None:
-    """Remember what is told, and by whom."""
+    """Store what was announced, and by whom."""
     told = [
         AnnouncedTable(each.table, each.total, each.since, each.position, told_by) for each in news
     ]
@@ -71,18 +71,19 @@ def note_told(run: Run, news: Iterable[TableNews], told_by: str) -> None:
 
 
 def _sink_tables(run: Run) -> dict[TableId, TableId]:
+    """Return the sink table of each planned table."""
     return {each.table: each.plan.sink_table for each in run.store.tables(run.name)}
 
 
 def _since(told: AnnouncedTable | None, told_by: str) -> int | None:
-    """Return the count that others know of, apart from what this one told them."""
+    """Return the count of changes that was announced last, by others than `told_by`."""
     if told is None:
         return None
     return told.since if told.told_by == told_by else told.changes
 
 
 def _is_ahead(count: TableChangeCount | None, stream: LogPosition) -> bool:
-    """Tell whether the one writer that counts is ahead of the others with this table."""
+    """Tell whether a table's count is ahead of the stream's position."""
     try:
         return count is not None and not stream.covers(count.position)
     except IncomparablePositionsError:

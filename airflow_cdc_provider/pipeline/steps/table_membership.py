@@ -61,10 +61,10 @@ def add_tables(
     may_go: Collection[TableId] = frozenset(),
     reach: CatchUp | None = None,
 ) -> tuple[TableId, ...]:
-    """Let the stream follow tables that the file picks and the plan has not; ask for their rows.
+    """Add tables that the file picks to the stream, and request their rows; return them.
 
-    Without `tables` all of them. Those of `may_go` are left out where they are not at the source
-    any more. Returns those that were added; the next run reads them.
+    Without `tables` all picked ones. Those of `may_go` are left out where they are not at the
+    source any more. The next run reads the added tables.
     """
     require_not_ended(run)
 
@@ -77,7 +77,7 @@ def add_tables(
 
 
 def to_be_added(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...]:
-    """Return what `add_tables` would add, or refuse what it would; nothing is changed."""
+    """Return the tables that `add_tables` would add; refuse as it would; changes nothing."""
     require_not_ended(run)
     _, begun = _looked_at(run, lambda captured: _to_add(run, captured, tables))
     return tuple(plan.schema.table for plan in begun)
@@ -86,7 +86,7 @@ def to_be_added(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ..
 def reset_tables(
     run: Run, tables: Collection[TableId], *, reach: CatchUp | None = None
 ) -> tuple[TableId, ...]:
-    """Begin tables of the plan again, as they are defined now; ask for their rows.
+    """Reset planned tables: follow them as they are defined now, and request their rows.
 
     The way on from a stream that ended at a change of theirs, and to another route.
     """
@@ -95,13 +95,13 @@ def reset_tables(
 
 
 def to_be_reset(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
-    """Return what `reset_tables` would begin, or refuse what it would; nothing is changed."""
+    """Return the tables that `reset_tables` would reset; refuse as it would; changes nothing."""
     _, begun = _looked_at(run, lambda captured: _to_reset(run, captured, tables))
     return tuple(plan.schema.table for plan in begun)
 
 
 def require_these_addable(run: Run, captured: Captured, tables: Collection[TableId]) -> None:
-    """Refuse tables that cannot be added, before anything is changed."""
+    """Refuse tables that cannot be added; changes nothing."""
     _require_copyable(run, captured, _to_add(run, captured, tables))
 
 
@@ -110,14 +110,15 @@ Pick = Callable[[Captured], tuple[TablePlan, ...]]
 
 
 def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
-    """Refuse what cannot be begun, before anything is changed.
+    """Check the source's tables; return them, and the plans of those to add or reset.
 
-    Tables may come, go and be altered meanwhile: then all is looked at again.
+    Refuses what cannot be. Tables may come, go and be altered meanwhile: then all is checked again.
     """
     return until_still(lambda: _looked_at_once(run, pick))
 
 
 def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
+    """Check once which tables can be added or reset."""
     _require_joins(run)
     with closing(open_targets(run)) as targets:
         require_unchanged(run, claimed=targets.routes())
@@ -130,7 +131,7 @@ def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ..
 
 
 def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId, ...]:
-    """Let the stream catch up, then follow tables from there on, and ask for their rows."""
+    """Catch up, then have the stream follow new or reset tables, and request their rows."""
     _, begun = _looked_at(run, pick)
     if not begun:
         return ()
@@ -163,12 +164,12 @@ def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId,
 
 
 def require_removable(run: Run, tables: Collection[TableId]) -> None:
-    """Refuse tables that `remove_tables` would refuse; nothing is changed."""
+    """Refuse tables that `remove_tables` would refuse; changes nothing."""
     _require_gone(run, sink_tables(run), tables)
 
 
 def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | None]:
-    """Return the sink's tables of tables that may be removed, and how many rows each has."""
+    """Return the sink tables of tables that may be removed, with their row counts."""
     known = sink_tables(run)
     _require_gone(run, known, tables)
     with closing(open_targets(run)) as targets:
@@ -178,11 +179,11 @@ def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | Non
 def remove_tables(
     run: Run, tables: Collection[TableId], *, drop_targets: bool = False
 ) -> tuple[TableId, ...]:
-    """Let the stream give up tables that the file does not pick any more.
+    """Remove tables from the stream that the file does not pick any more.
 
-    Returns the sink's tables that nobody writes to any more. Their rows stay, or are dropped with
-    them: once the stream has let go, and while the claim still keeps others away. What was cut off
-    in the middle is brought to its end, and what is done already is left as it is.
+    Returns the sink's tables that are not written any more. Their rows stay, or are dropped with
+    them: after the stream has given the tables up, and while the claim still keeps others away. A
+    removal that was cut off is finished, and what is done already is left as it is.
     """
     known = sink_tables(run)
     _require_gone(run, known, tables)
@@ -207,7 +208,7 @@ def remove_tables(
 
 
 def sink_tables(run: Run) -> dict[TableId, TableId]:
-    """Return where each table goes: of the plan, and those whose claims are not given back."""
+    """Return each table's sink table, by the plan and by claims that are not given up."""
     with closing(open_targets(run)) as targets:
         claimed = dict(targets.routes())
     planned = {state.table: state.plan.sink_table for state in run.store.tables(run.name)}
@@ -215,6 +216,7 @@ def sink_tables(run: Run) -> dict[TableId, TableId]:
 
 
 def _was_removed(run: Run, table: TableId) -> bool:
+    """Tell whether an event says that the table was removed."""
     told = (event.text for event in run.store.events(run.name, _EVENTS_READ))
     removed = (text.removeprefix(_REMOVED) for text in told if text.startswith(_REMOVED))
     return any(str(table) in names.split(", ") for names in removed)
@@ -223,7 +225,7 @@ def _was_removed(run: Run, table: TableId) -> bool:
 def _drop(
     run: Run, generation: int, targets: Sequence[TableId], others: Collection[TableId]
 ) -> None:
-    """Drop tables of the sink that no table of the plan goes to."""
+    """Drop sink tables that no table of the plan goes to."""
     shared = [table for table in targets if table in others]
     if shared:
         raise _refused(
@@ -236,9 +238,9 @@ def _drop(
 
 
 def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
-    """Bring what was cut off in the middle to its end: an `add` back, a table's rows to be read.
+    """Finish table changes that were cut off: take an unfinished `add` back, ask for rows.
 
-    Refuses to go on while a table of the plan is nobody's: its `reset` was cut off.
+    Refuses to go on while the stream lacks a table of the plan: its `reset` was cut off.
     """
     stream = ledger.stream()
     if stream is None:
@@ -252,6 +254,7 @@ def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
 
 
 def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSplit) -> None:
+    """Refuse to go on while the stream lacks a table of the plan."""
     lost = sorted(set(planned) - {progress.table for progress in stream.tables})
     if lost:
         names = " ".join(f"--table {table}" for table in lost)
@@ -264,7 +267,7 @@ def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSpli
 
 
 def _own(run: Run, ledger: SinkLedger) -> int:
-    """Take the pipeline over; refused before the hand-off."""
+    """Take the pipeline over, and return the generation; raise before the hand-off."""
     generation = take_over(run, ledger).generation
     if not reconcile(run.store, ledger, run.name, generation).handed_off:
         raise _not_handed_off(run)
@@ -272,13 +275,14 @@ def _own(run: Run, ledger: SinkLedger) -> int:
 
 
 def _require_goes_on(run: Run, ledger: SinkLedger) -> None:
-    """Refuse where the stream cannot go on in the source's log: it has to catch up without them."""
+    """Refuse if the source's log does not continue from the stream's position."""
     stream = ledger.stream()
     if stream is not None:
         require_log_goes_on(run, stream)
 
 
 def _not_handed_off(run: Run) -> SnapshotRequiredError:
+    """Return the error for a pipeline that is not handed off to a stream."""
     return SnapshotRequiredError(
         f"the snapshot of {run.name} is not handed off to a stream",
         where=f"ledger of {run.name}",
@@ -288,6 +292,7 @@ def _not_handed_off(run: Run) -> SnapshotRequiredError:
 
 
 def _require_joins(run: Run) -> None:
+    """Refuse a sink that cannot take rows beside its stream."""
     if not sink_of(run).abilities.joins:
         raise RefusedError(
             "this kind of sink takes no rows beside its stream",
@@ -298,6 +303,7 @@ def _require_joins(run: Run) -> None:
 
 
 def _to_add(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+    """Return the plans of the tables to add; refuse those that cannot be."""
     planned = {state.table for state in run.store.tables(run.name)}
     new = {plan.schema.table: plan for plan in captured.plans if plan.schema.table not in planned}
     for table in tables:
@@ -315,6 +321,7 @@ def _to_add(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[
 
 
 def _to_reset(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+    """Return the plans of the tables to reset; refuse those that cannot be."""
     planned = {state.table for state in run.store.tables(run.name)}
     now = {plan.schema.table: plan for plan in captured.plans}
     for table in tables:
@@ -328,6 +335,7 @@ def _to_reset(run: Run, captured: Captured, tables: Collection[TableId]) -> tupl
 
 
 def _require_copyable(run: Run, captured: Captured, begun: Sequence[TablePlan]) -> None:
+    """Refuse tables without a key, with a shared target, or that preflight would block."""
     names = [plan.schema.table for plan in begun]
     others = [s.plan for s in run.store.tables(run.name) if s.table not in names]
     require_keys(begun)
@@ -338,6 +346,7 @@ def _require_copyable(run: Run, captured: Captured, begun: Sequence[TablePlan]) 
 
 
 def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> None:
+    """Claim the sink tables of the plan and of the tables to add or reset."""
     known = own_tables(run, sink)
     names = {plan.schema.table for plan in begun}
     others = [state.plan for state in run.store.tables(run.name) if state.table not in names]
@@ -345,6 +354,7 @@ def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> 
 
 
 def _require_gone(run: Run, known: Collection[TableId], tables: Collection[TableId]) -> None:
+    """Refuse tables that are not copied, or that the file still picks."""
     fold = _folds_names(run)
     for table in tables:
         if table not in known and not _was_removed(run, table):
@@ -360,10 +370,11 @@ def _require_gone(run: Run, known: Collection[TableId], tables: Collection[Table
 
 
 def _folds_names(run: Run) -> bool:
-    """Tell whether the source tells names apart without regard to case."""
+    """Tell whether the source ignores case when it compares names."""
     origin = run.store.origin(run.name)
     return origin is not None and origin.names_fold_case
 
 
 def _refused(run: Run, what: str, remedy: str) -> RefusedError:
+    """Return the error for tables that cannot be changed as asked."""
     return RefusedError(what, f"tables of {run.name}", NOTHING_CHANGED, remedy)

@@ -57,13 +57,13 @@ _PASSING = (RetryableError, FencedError, LeaseHeldError, PausedError, StateMoved
 
 
 def _silent() -> None:
-    """Say nothing."""
+    """Do nothing."""
 
 
 def add(
     run: Run, tables: Collection[TableId] = (), *, wait_s: float = 0.0, on_tick: OnTick = _silent
 ) -> str:
-    """Have the stream follow tables that the file picks, or all it picks; say what came of it."""
+    """Request that tables be added to the stream, see the request through, describe the result."""
     asked = _ask(run, RequestKind.FOLLOW, to_be_added(run, tables))
     return _seen_through(
         run,
@@ -78,7 +78,7 @@ def add(
 def reset_some(
     run: Run, tables: Collection[TableId], *, wait_s: float = 0.0, on_tick: OnTick = _silent
 ) -> str:
-    """Have tables of the plan begin again, as they are defined now; say what came of it."""
+    """Request that tables be reset, see the request through, and describe the result."""
     run.held.begins = frozenset(tables)
     asked = _ask(run, RequestKind.RESET, to_be_reset(run, tables))
     return _seen_through(
@@ -99,7 +99,7 @@ def remove(
     wait_s: float = 0.0,
     on_tick: OnTick = _silent,
 ) -> str:
-    """Have the stream give up tables that the file does not pick any more; say what came of it."""
+    """Request that tables be removed, see the request through, and describe the result."""
     require_removable(run, tables)
     known = sink_tables(run)
     targets = sorted(known[table] for table in tables if table in known)
@@ -117,11 +117,12 @@ def remove(
 
 
 def _ask(run: Run, kind: RequestKind, tables: Collection[TableId]) -> Request:
+    """Store a request about tables by this person."""
     return ask_about_tables(run.store, run.name, kind, tables, by=this_person())
 
 
 def _seen_through(run: Run, request: Request, wait_s: float, on_tick: OnTick, *, done: str) -> str:
-    """Carry a request out if nobody is at work, else wait for its owner; say what came of it."""
+    """Carry a request out if no process owns the pipeline, else wait; describe the result."""
     while not is_owned(run) and is_at_work(run):
         time.sleep(_POLL_S)
     if not is_owned(run):
@@ -135,10 +136,10 @@ def _seen_through(run: Run, request: Request, wait_s: float, on_tick: OnTick, *,
 
 
 def carry_out_table_requests(run: Run, *, reach: CatchUp | None = None) -> tuple[str, ...]:
-    """Do what is asked about tables, and say what was done.
+    """Carry out the open requests on tables, and describe what was done.
 
-    One that is refused fails, and nothing is changed for it. What only keeps it from being done
-    now, as a server that does not answer, is raised, and the request stays open.
+    A refused one fails, and nothing is changed for it. What only keeps it from being done now, such
+    as a server that does not answer, is raised, and the request stays open.
     """
     asked = run.store.table_requests(run.name)
     if not asked or not run.store.is_handed_off(run.name):
@@ -153,7 +154,7 @@ def carry_out_table_requests(run: Run, *, reach: CatchUp | None = None) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _Deed:
-    """How the requests of one kind are checked, and done together."""
+    """How requests of one kind are checked and carried out."""
 
     check: Callable[[Run, Collection[TableId]], object]
     do: Callable[[Run, Collection[TableId], CatchUp | None], object]
@@ -163,43 +164,49 @@ class _Deed:
     needs_good_stream: bool = False
 
     def may_begin(self, run: Run) -> bool:
-        """Tell whether it can be tried now; else it waits for a later run."""
+        """Tell whether such requests can be tried now, else they wait for a later run."""
         if self.streams and run.store.ensure(run.name).wanted is Wanted.STOP:
             return False
         return not (self.needs_good_stream and ended_with(run))
 
 
 def _check_added(run: Run, tables: Collection[TableId]) -> None:
+    """Refuse tables that cannot be added, except those added already."""
     left = _not_planned(run, tables)
     if left:
         to_be_added(run, left)
 
 
 def _add(run: Run, tables: Collection[TableId], reach: CatchUp | None) -> None:
+    """Add the tables that are not added already."""
     left = _not_planned(run, tables)
     if left:
         add_tables(run, left, reach=reach)
 
 
 def _not_planned(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
-    """Return those that are still to be added: a run may have done so, or a try before."""
+    """Return the tables that are not in the plan yet; a run or a former try may have added some."""
     planned = {state.table for state in run.store.tables(run.name)}
     return tuple(table for table in tables if table not in planned)
 
 
 def _check_reset(run: Run, tables: Collection[TableId]) -> None:
+    """Refuse tables that cannot be reset."""
     to_be_reset(run, tables)
 
 
 def _reset(run: Run, tables: Collection[TableId], reach: CatchUp | None) -> None:
+    """Reset the tables."""
     reset_tables(run, tables, reach=reach)
 
 
 def _remove(run: Run, tables: Collection[TableId], _: CatchUp | None) -> None:
+    """Remove the tables; their rows at the sink stay."""
     remove_tables(run, tables)
 
 
 def _remove_and_drop(run: Run, tables: Collection[TableId], _: CatchUp | None) -> None:
+    """Remove the tables, and drop them at the sink."""
     remove_tables(run, tables, drop_targets=True)
 
 
@@ -214,27 +221,28 @@ _DEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The open requests of one kind, done together."""
+    """The open requests of one kind, carried out together."""
 
     run: Run
     deed: _Deed
     reach: CatchUp | None
 
     def carry_out(self, requests: Sequence[Request]) -> list[str]:
-        """Do those that nothing speaks against."""
+        """Carry out the requests that can be; return lines that say what was done."""
         generation = _own(self.run)
         begun = [each for each in requests if self._begins(each, generation)]
         begun = [self._moved(each, RequestStatus.READING) for each in begun]
         return [line for some in self._together(begun) for line in self._done(some)]
 
     def _together(self, begun: Sequence[Request]) -> Sequence[Sequence[Request]]:
-        """Part them where the stream would be left without tables if all were done at once."""
+        """Group the requests; one by one if all at once would leave the stream without tables."""
         planned = {state.table for state in self.run.store.tables(self.run.name)}
         if planned <= {table for request in begun for table in request.scope.tables}:
             return [[each] for each in begun]
         return [begun] if begun else []
 
     def _done(self, begun: Sequence[Request]) -> list[str]:
+        """Carry out the requests together, and mark them done."""
         tables = sorted({table for request in begun for table in request.scope.tables})
         try:
             self.deed.do(self.run, tables, self.reach)
@@ -246,14 +254,14 @@ class _Group:
         return [f"{self.deed.done}: {', '.join(map(str, tables))}"]
 
     def _begins(self, request: Request, generation: int) -> bool:
-        """Tell whether a request is to be done; one that is not ends, or says why it waits."""
+        """Tell whether a request can be done; else it is cancelled, fails, or waits."""
         if request.is_cancel_wanted and not _is_begun(self.run, request):
             self._moved(request, RequestStatus.CANCELLED)
             return False
         return may_be_done(self.run, request, generation)
 
     def _stay_or_fail(self, begun: Sequence[Request], error: CdcError) -> None:
-        """Leave open what may be done later, or has to be; the others have failed."""
+        """Keep requests open that may be done later or have begun; fail the others."""
         for request in begun:
             if isinstance(error, _PASSING) or _is_begun(self.run, request):
                 note_waiting(self.run, self.run.held.generation, request, error)
@@ -263,11 +271,12 @@ class _Group:
             raise error
 
     def _moved(self, request: Request, to: RequestStatus, error: CdcError | None = None) -> Request:
+        """Move a request to another status, as the owner."""
         return _move(self.run, self.run.held.generation, request, to, error)
 
 
 def may_be_done(run: Run, request: Request, generation: int) -> bool:
-    """Tell whether nothing speaks against a request; else it fails, or says why it waits."""
+    """Tell whether a request can be done; else it fails, or says why it waits."""
     tables = request.scope.tables
     try:
         _DEEDS[request.kind].check(run, tables)
@@ -284,7 +293,7 @@ def may_be_done(run: Run, request: Request, generation: int) -> bool:
 
 
 def reloaded(run: Run) -> Run:
-    """Return the run with its file as it is now: who asks about tables may have edited it."""
+    """Return the run with its pipeline file read again, which a person may have edited."""
     fresh = load_pipeline(run.loaded.path)
     if fresh.model.name != run.name:
         raise RefusedError(
@@ -297,12 +306,13 @@ def reloaded(run: Run) -> Run:
 
 
 def _own(run: Run) -> int:
+    """Take the pipeline over, and return the generation."""
     with closing(open_ledger(run)) as ledger:
         return take_over(run, ledger).generation
 
 
 def _is_begun(run: Run, request: Request) -> bool:
-    """Tell whether a table that is to begin again has left the stream already."""
+    """Tell whether a table that is to be reset has left the stream already."""
     if request.kind is not RequestKind.RESET:
         return False
     with closing(open_ledger(run)) as ledger:
@@ -315,7 +325,7 @@ def _is_begun(run: Run, request: Request) -> bool:
 
 
 def note_waiting(run: Run, generation: int, request: Request, error: CdcError) -> None:
-    """Say in a request why it waits."""
+    """Store in a request why it waits."""
     waits = StoredError.saying(f"waits: {scrubbed(run, error)}")
     with suppress(CdcError):  # who is fenced leaves it to the newer owner
         run.store.note_request(generation, replace(request, error=waits))
@@ -328,6 +338,7 @@ def _move(
     to: RequestStatus,
     error: CdcError | None = None,
 ) -> Request:
+    """Move a request to another status, unless it has that already."""
     if request.status is to:
         return request
     why = NO_ERROR if error is None else StoredError.of(error)

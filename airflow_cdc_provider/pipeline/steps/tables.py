@@ -30,7 +30,7 @@ Found = tuple[Path, str, str]
 
 @dataclass(frozen=True, slots=True)
 class FitsNothing:
-    """A pattern with a star for which there is no table yet; those that come are added."""
+    """A pattern with a star that fits no table yet; tables that come later are added."""
 
     where: str
     """The setting of the file that has it."""
@@ -40,7 +40,7 @@ class FitsNothing:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What the file picks at the source."""
+    """The tables that the file picks at the source now, with their plans."""
 
     plans: tuple[TablePlan, ...]
     picked: tuple[TableFacts, ...]
@@ -52,14 +52,15 @@ class Captured:
     """Patterns that wait for tables to come."""
 
     def without(self, tables: Collection[TableId]) -> Captured:
-        """Return the same but for some tables."""
+        """Return the same without some tables."""
         return self._those(lambda table: table not in tables)
 
     def only(self, tables: Collection[TableId]) -> Captured:
-        """Return some of the tables."""
+        """Return the same with only some tables."""
         return self._those(lambda table: table in tables)
 
     def _those(self, wanted: Callable[[TableId], bool]) -> Captured:
+        """Return the same with only the tables for which `wanted` is true."""
         return replace(
             self,
             plans=tuple(plan for plan in self.plans if wanted(plan.schema.table)),
@@ -68,13 +69,13 @@ class Captured:
 
 
 def captured_tables(run: Run, *, purpose: str = LOOK_AT_TABLES) -> Captured:
-    """Ask the source for the pipeline's tables; `purpose` is named in errors."""
+    """Query the source for the pipeline's tables; `purpose` is named in errors."""
     with source_of(run).catalogue(purpose=purpose) as catalogue:
         return tables_of(run.loaded, catalogue, sink_of(run))
 
 
 def picked_now(run: Run) -> tuple[TableId, ...]:
-    """Return the names of the base tables that the file picks, without a look at them."""
+    """Query the source for the names of picked base tables, without their definitions."""
     source = run.model.source
     with source_of(run).catalogue() as catalogue:
         facts = catalogue.picked(source.patterns, source.excluded)
@@ -82,7 +83,7 @@ def picked_now(run: Run) -> tuple[TableId, ...]:
 
 
 def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captured:
-    """Return the tables the file picks, or refuse the file."""
+    """Return the tables that the file picks, with plans; refuse the file if it is wrong."""
     source, fold = loaded.model.source, catalogue.names_fold_case
     facts = catalogue.picked(source.patterns, source.excluded)
     base = [fact for fact in facts if fact.kind is TableKind.BASE]
@@ -121,7 +122,7 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:
-    """Refuse tables of which two go to one table of the sink."""
+    """Refuse the file if two tables go to the same sink table."""
     found = [problem for _, problem in shared_targets(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
@@ -141,7 +142,7 @@ def require_keys(plans: Iterable[TablePlan]) -> None:
 
 
 def _reserved_patterns(patterns: Sequence[TablePattern], catalogue: Catalogue) -> Iterator[Found]:
-    """Yield the patterns that name a database no table of which is ever copied."""
+    """Yield patterns that name a reserved database, whose tables are never copied."""
     for number, pattern in enumerate(patterns):
         holder = "" if "*" in pattern.database else catalogue.reserved_for(pattern.database)
         if holder:
@@ -152,7 +153,7 @@ def _reserved_patterns(patterns: Sequence[TablePattern], catalogue: Catalogue) -
 def _reserved_targets(
     loaded: LoadedPipeline, plans: Sequence[TablePlan], sink: Sink
 ) -> Iterator[Found]:
-    """Yield the tables that would be copied into such a database, however it is written."""
+    """Yield tables that would be copied into a reserved database of the sink."""
     for plan in plans:
         holder = sink.reserved_for(plan.sink_table.database)
         if holder:
@@ -171,7 +172,7 @@ def _unmatched_patterns(
     fold: bool,
     names: Callable[[], list[str]],
 ) -> Iterator[Found | FitsNothing]:
-    """Yield the patterns that pick no table; `names` are the tables the account sees."""
+    """Yield the patterns that pick no base table; `names` are the tables that the account sees."""
     for number, pattern in enumerate(patterns):
         if any(pattern.matches(fact.table, ignore_case=fold) for fact in base):
             continue
@@ -190,6 +191,7 @@ def _unmatched_patterns(
 def _unmatched_routes(
     loaded: LoadedPipeline, base: Sequence[TableFacts], *, fold: bool
 ) -> Iterator[Found | FitsNothing]:
+    """Yield the routes that fit none of the picked tables."""
     for source, target in loaded.model.sink.route.items():
         route = Route.parse(source, target)
         if any(route.target_of(fact.table, ignore_case=fold) for fact in base):
@@ -203,7 +205,7 @@ def _unmatched_routes(
 
 
 def _as_found(loaded: LoadedPipeline, one: Found | FitsNothing) -> Found:
-    """Return what refuses the file."""
+    """Return the problem for a pattern or route that fits no table."""
     if not isinstance(one, FitsNothing):
         return one
     if one.where == "sink.route":
@@ -215,6 +217,7 @@ def _as_found(loaded: LoadedPipeline, one: Found | FitsNothing) -> Found:
 
 
 def _near(pattern: TablePattern, names: Sequence[str]) -> str:
+    """Suggest the name that a pattern resembles."""
     near = difflib.get_close_matches(str(pattern), names, n=1, cutoff=0.7)
     return f"did you mean {near[0]}?" if near else "correct the name, or grant SELECT on it"
 
@@ -222,7 +225,7 @@ def _near(pattern: TablePattern, names: Sequence[str]) -> str:
 def shared_targets(
     loaded: LoadedPipeline, plans: Sequence[TablePlan]
 ) -> Iterator[tuple[TableId, Found]]:
-    """Yield each table that goes where one before it goes, and what is wrong about that."""
+    """Yield each table that goes to the sink table of an earlier one, with the problem."""
     seen: dict[TableId, TableSchema] = {}
     for plan in plans:
         other = seen.setdefault(plan.sink_table, plan.schema)
@@ -236,6 +239,7 @@ def shared_targets(
 
 
 def _wrong_keys(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
+    """Yield tables whose configured split key is not their primary key."""
     schemas = {str(plan.schema.table): plan.schema for plan in plans}
     for name, settings in loaded.model.snapshot.tables.items():
         schema = schemas.get(name)

@@ -19,7 +19,7 @@ _CLOCKS_US = 300_000_000
 
 
 def note_verified(run: Run, report: VerifyReport, began_us: int) -> None:
-    """Note what was found; a store that does not answer keeps nothing, and it is found again."""
+    """Store the tables' results of a comparison; a state store that is away is ignored."""
     found = {
         str(each.table): {"at_us": began_us, "equal": each.equal, "rows": each.rows_source}
         for each in report.tables
@@ -34,7 +34,7 @@ def note_verified(run: Run, report: VerifyReport, began_us: int) -> None:
 
 
 def changed_since_verified(run: Run) -> frozenset[TableId]:
-    """Return the tables that changed in any way since they were last found equal.
+    """Return the tables that changed since they were last found equal.
 
     A table of which that is not known counts as changed.
     """
@@ -57,7 +57,7 @@ def changed_since_verified(run: Run) -> frozenset[TableId]:
 
 
 def to_verify(run: Run) -> tuple[TableId, ...]:
-    """Return the tables that changed in more than rows since they were last found equal."""
+    """Return the tables not found equal since their definition or phase last changed."""
     note = run.store.note(run.name, NoteKind.VERIFIED)
     known = {} if note is None else note.form["tables"]
 

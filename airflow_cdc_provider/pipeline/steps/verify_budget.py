@@ -27,7 +27,7 @@ Ranges = Mapping[TableId, Sequence[KeyRange]]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is compared."""
+    """How much a comparison reads: changed tables only, or a share of the rows."""
 
     only_changed: bool = False
     percent: float = 100.0
@@ -45,14 +45,14 @@ class Budget:
             )
 
     def tables_of(self, run: Run, tables: Iterable[TableId]) -> tuple[TableId, ...]:
-        """Return the tables that are compared, of those that were asked for."""
+        """Return the tables to be compared, of those asked for."""
         if not self.only_changed:
             return tuple(tables)
         changed = changed_since_verified(run)
         return tuple(table for table in tables if table in changed)
 
     def ranges_of(self, run: Run, plans: Iterable[TablePlan]) -> Ranges:
-        """Return the ranges that are compared of each table; all, where a table is left out."""
+        """Return a random sample of each table's key ranges; tables left out are compared whole."""
         if self.percent == 100.0:
             return {}
         seed = random.SystemRandom().randrange(1 << 32) if self.seed is None else self.seed
@@ -69,7 +69,7 @@ EVERY_ROW = Budget()
 
 
 def _ranges(run: Run, plan: TablePlan) -> list[KeyRange]:
-    """Return the ranges of the table's splits; none where they do not cover it."""
+    """Return the ranges of the table's finished splits; none if they do not cover the table."""
     schema = plan.schema
     if not all(kind.splittable for kind in schema.key_kinds):
         return []
@@ -81,6 +81,7 @@ def _ranges(run: Run, plan: TablePlan) -> list[KeyRange]:
 
 
 def _some(ranges: Sequence[KeyRange], percent: float, dice: random.Random) -> list[KeyRange]:
+    """Return a random share of ranges; none if that is all of them."""
     count = math.ceil(len(ranges) * percent / 100)
     if count == len(ranges):
         return []

@@ -46,7 +46,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     values: bool = False,
     budget: Budget = EVERY_ROW,
 ) -> VerifyReport:
-    """Compare the plan's tables, or some of them; a file that says otherwise is refused.
+    """Compare the plan's tables, all or some; refuse a file that differs from the plan.
 
     `settle_s` is how long the stream may take, each time, to pass what the source had. Where no
     stream is at work, `catch_up` may bring the sink to the source's end instead; without that,
@@ -127,12 +127,13 @@ def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
 
 
 def source_end(run: Run) -> LogPosition:
-    """Ask the source where its log ends."""
+    """Return the position at the end of the source's log."""
     with closing(source_of(run).log_end(purpose="position")) as log_end:
         return log_end.now()
 
 
 def _late(run: Run) -> RefusedError:
+    """Return the error for rows that differ while the sink is behind the source."""
     return RefusedError(
         "rows differ, and the sink is not at the end of the source's log: they may only be late",
         where=f"verify of {run.name}",
@@ -142,6 +143,7 @@ def _late(run: Run) -> RefusedError:
 
 
 def _covers(position: LogPosition, end: LogPosition) -> bool:
+    """Tell whether a position covers another; False if they cannot be compared."""
     try:
         return position.covers(end)
     except IncomparablePositionsError:
@@ -149,7 +151,7 @@ def _covers(position: LogPosition, end: LogPosition) -> bool:
 
 
 def _nothing_waits(run: Run, end: LogPosition) -> bool:
-    """Tell whether the stream has read to `end` or beyond, and what it did not commit is empty."""
+    """Tell whether the stream has read to `end`, and has nothing left to commit."""
     told = run.store.stream(run.name)
     if told is None or told.source_end is None or told.lag_us != 0:
         return False
@@ -157,5 +159,6 @@ def _nothing_waits(run: Run, end: LogPosition) -> bool:
 
 
 def _streams(run: Run) -> bool:
+    """Tell whether a living process streams the pipeline."""
     state = run.store.ensure(run.name)
     return state.phase is Phase.STREAMING and lease_is_live(run, state)

@@ -30,7 +30,7 @@ from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
-    """A column, and what its values say of time."""
+    """A column that has times, with its time zone or epoch."""
 
     name: str
     timezone: str | None = None
@@ -38,14 +38,14 @@ class TimeColumn:
 
     @classmethod
     def of(cls, table: BackfillTable) -> TimeColumn:
-        """Take it from the pipeline file."""
+        """Make a time column from the file's `backfill` section."""
         return cls(
             table.column, table.timezone, None if table.epoch is None else Epoch(table.epoch)
         )
 
 
 def time_column(name: str, timezone: str | None, epoch: str | None) -> TimeColumn:
-    """Return a column as a person says it."""
+    """Make a time column from a person's options; refuse a wrong epoch."""
     try:
         return TimeColumn(name, timezone or None, Epoch(epoch) if epoch else None)
     except ValueError:
@@ -53,7 +53,7 @@ def time_column(name: str, timezone: str | None, epoch: str | None) -> TimeColum
 
 
 def file_column(run: Run, table: str) -> TimeColumn:
-    """Return the column by which the file's `backfill` finds a table's rows."""
+    """Return the time column that the file's `backfill` names for a table."""
     found = run.model.backfill.get(table)
     if found is None:
         raise refused(
@@ -64,7 +64,7 @@ def file_column(run: Run, table: str) -> TimeColumn:
 
 
 def window_scope(run: Run, table: str, by: TimeColumn, window: Window) -> Scope:
-    """Return the scope of a backfill of the rows whose column lies in a window."""
+    """Return the scope of a backfill of the rows whose time column is in a window."""
     (named,) = resync_scope(run, [table]).tables
     schema = planned_schema(run, named)
     column = interval_column(schema, by.name)
@@ -73,7 +73,7 @@ def window_scope(run: Run, table: str, by: TimeColumn, window: Window) -> Scope:
 
 
 def backfill_findings(run: Run, plans: Iterable[TablePlan]) -> Iterator[Finding]:
-    """Yield the tables of the file's `backfill` that no window could be read of."""
+    """Yield a finding for each table of the file's `backfill` that cannot have windows."""
     schemas = {str(plan.schema.table): plan.schema for plan in plans}
     is_new = not run.store.is_handed_off(run.name)
     for name, table in run.model.backfill.items():
@@ -92,6 +92,7 @@ def backfill_findings(run: Run, plans: Iterable[TablePlan]) -> Iterator[Finding]
 
 
 def _speaks_against(run: Run, schema: TableSchema | None, by: TimeColumn) -> tuple[str, str] | None:
+    """Return problem and fix if a table's column cannot have windows, else None."""
     if schema is None:
         return "backfill names it, and the pipeline does not copy it", "correct the file's backfill"
     try:
@@ -102,7 +103,7 @@ def _speaks_against(run: Run, schema: TableSchema | None, by: TimeColumn) -> tup
 
 
 def _clock(run: Run, schema: TableSchema, column: Column, by: TimeColumn) -> Clock:
-    """Return how a column tells time; refuse one that does not, or not as it is said to."""
+    """Return how a column keeps time; refuse one that keeps none, or whose settings are wrong."""
     clock = source_of(run).clock_of(schema, column.name)
     if clock is None:
         raise refused(
@@ -131,7 +132,7 @@ def _clock(run: Run, schema: TableSchema, column: Column, by: TimeColumn) -> Clo
 
 
 def _ends(window: Window, column: Column, clock: Clock, by: TimeColumn) -> tuple[str, str]:
-    """Return a window's ends as values of a column are written."""
+    """Return a window's ends as texts of the column's values."""
     if by.epoch is not None:
         first, behind = counted(window, by.epoch)
         return str(first), str(behind)
@@ -143,11 +144,13 @@ def _ends(window: Window, column: Column, clock: Clock, by: TimeColumn) -> tuple
 
 
 def _written(reading: datetime, column: Column) -> str:
+    """Return a time as text, with as many digits as the column has."""
     digits = column.type.fraction
     return rounded_up(reading, digits).isoformat(sep=" ", timespec="microseconds")
 
 
 def _zone(name: str) -> ZoneInfo:
+    """Return a time zone; refuse an unknown name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
