@@ -20,9 +20,10 @@ from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 
 
 def run_in_process(job: Job, *, carries_out: bool = False) -> JobResult:
-    """Run a snapshot or a bounded stream in this process, until its end or a stop.
+    """Run a snapshot, or a stream that may also do the open requests (`carries_out`), right here.
 
-    With `carries_out` the stream ends when no open request of the pipeline is left.
+    It returns when the job has ended or was asked to stop. With `carries_out` the stream ends when
+    no open request of the pipeline is left.
     """
     spec = job.spec
     try:

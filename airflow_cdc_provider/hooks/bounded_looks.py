@@ -22,6 +22,7 @@ class BoundedLooks:
     """Runs queries of servers in threads, `most` at once and each for `limit_s` seconds at most."""
 
     def __init__(self, *, most: int, limit_s: float) -> None:
+        """Allow `most` queries at once, each for `limit_s` seconds."""
         self.most, self.limit_s = most, limit_s
         self._free = threading.BoundedSemaphore(most)
 

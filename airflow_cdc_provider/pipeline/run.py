@@ -87,7 +87,7 @@ def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = Fa
 
 
 def _connections(dsn_of: DsnOf) -> Connections | None:
-    """Return the finder of DSNs if it finds connections, too."""
+    """Return the finder of DSNs if it can also read whole Airflow connections, else None."""
     return dsn_of if isinstance(dsn_of, Connections) else None
 
 

@@ -43,7 +43,7 @@ class SampleNotes:
             return True
 
     def add(self, name: PipelineName, rows: int) -> None:
-        """Add to the count of rows read that are not in a sample yet."""
+        """Add rows that a snapshot has read, for the next sample of its speed."""
         with self._lock:
             self._unwritten[name] = self._unwritten.get(name, 0) + rows
 

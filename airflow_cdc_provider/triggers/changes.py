@@ -72,7 +72,7 @@ class CdcChangesTrigger(BaseTrigger):
         return CLASS_PATH, {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll the state store until the activity has changed, then fire."""
+        """Poll the state store until tables have changed, then fire the trigger."""
         while True:
             if now_us() >= self.due_us and await self._is_time():
                 event = {"pipeline": self.pipeline, "at_us": now_us()}

@@ -121,7 +121,7 @@ class CapturedTables:
         return self._schemas[table]
 
     def concerned(self, barrier: Statement, stream: StreamSplit) -> list[TableId]:
-        """Return the captured tables that a statement may change and no snapshot has settled."""
+        """Return the tables that a DDL statement may change and whose position is before it."""
         effect = barrier.effect
         return [
             progress.table

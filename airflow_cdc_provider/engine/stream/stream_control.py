@@ -68,7 +68,7 @@ class Following:
         self.ending.set()
 
     def again(self) -> Following:
-        """Return the state that the next round begins with."""
+        """Return a new control for the stream's next reading of the log, after one that ended."""
         return Following(
             bound=self.bound,
             carries_out=self.carries_out,

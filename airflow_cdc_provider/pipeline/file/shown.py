@@ -25,6 +25,7 @@ class StatePlace:
     """Of SQLite, where the pipeline file names no state."""
 
     def __bool__(self) -> bool:
+        """Tell whether the place of the state is known."""
         return bool(self.conn_id or self.dsn_env or self.file)
 
 

@@ -226,7 +226,7 @@ class MySqlLedger:
         return read_stream(self._session, self._owner)
 
     def counts(self) -> StreamCounts:
-        """Return the numbers of batches, changes and transactions since the hand-off, and the lag.
+        """Return what the stream applied since its snapshot was handed off to it, and the lag.
 
         Each writer slot counts every change of a batch, so the largest is the number.
         """

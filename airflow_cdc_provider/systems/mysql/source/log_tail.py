@@ -52,6 +52,7 @@ class LogTail:
     def __init__(
         self, open_reader: Callable[[MySqlPosition], Reader], *, keep_bytes: int = KEEP_BYTES
     ) -> None:
+        """Open no dump yet; at most `keep_bytes` of a table's changes are kept for later splits."""
         self._open_reader = open_reader
         self._keep_bytes = keep_bytes
         self._reader: Reader | None = None

@@ -220,7 +220,7 @@ def _grows(own: Column, other: Column) -> bool:
 
 
 def _unmade(own: Column, other: Column) -> str:
-    """Return the SQL condition that a column's text could not be made."""
+    """Return the SQL condition that a value is not NULL and its canonical text is NULL."""
     return f"({quote_identifier(own.name)} IS NOT NULL AND {_text(own, other)} IS NULL)"
 
 

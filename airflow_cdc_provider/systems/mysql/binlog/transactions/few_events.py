@@ -212,7 +212,7 @@ class FewEvents:
         return self._follow(reading)
 
     def _read(self, chunk: EventChunk, opened: OpenTransaction | None, checksum: int) -> _Reading:
-        """Read a chunk's events; `NotFewError` if one is not plain."""
+        """Read a chunk's events one by one; `NotFewError` if one needs the column decoder."""
         first = int(chunk.starts[0])
         data = bytes(memoryview(chunk.buffer)[first : int(chunk.ends[-1])])
         reading = _Reading(self._maps, opened, self._place.last)
