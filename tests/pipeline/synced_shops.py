@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import CdcError
@@ -41,19 +41,17 @@ def copied(shop: Shop) -> set[str]:
 
 
 @contextmanager
-def continuous(shop: Shop, said: list[str]) -> Iterator[Run]:
-    """Stream in a thread until the end of the block."""
-    run, failures = shop.run(), []
+def in_a_thread(shop: Shop, work: Callable[[Run], object]) -> Iterator[Run]:
+    """Work in a thread until the end of the block, where the pipeline is asked to stop."""
+    run, failures = shop.run(), list[CdcError]()
 
-    def work() -> None:
+    def attempt() -> None:
         try:
-            watcher = Watcher(on_change=said.append)
-            # the driver follows the log itself, and no Spark is started
-            run_continuously(run, replace(options(shop), master="local[1]"), watcher)
+            work(run)
         except CdcError as failure:
             failures.append(failure)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=attempt)
     thread.start()
     try:
         yield run
@@ -63,6 +61,14 @@ def continuous(shop: Shop, said: list[str]) -> Iterator[Run]:
         run.store.want(run.name, Wanted.RUN)
         give_back(run)
     assert failures == []
+
+
+def continuous(shop: Shop, said: list[str]) -> AbstractContextManager[Run]:
+    """Stream in a thread until the end of the block."""
+    watcher = Watcher(on_change=said.append)
+    # the driver follows the log itself, and no Spark is started
+    spark = replace(options(shop), master="local[1]")
+    return in_a_thread(shop, lambda run: run_continuously(run, spark, watcher))
 
 
 @contextmanager

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from airflow_cdc_provider.columns.sink_port import JoinSink
 from airflow_cdc_provider.columns.source_port import SplitReader
-from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase, Wanted
 from airflow_cdc_provider.core.open_connections import OpenConnections
@@ -24,13 +23,14 @@ from airflow_cdc_provider.engine.requests.reads import Read, open_readers
 from airflow_cdc_provider.engine.requests.resync import Resync
 from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
-from airflow_cdc_provider.pipeline.run import Run, give_back
+from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do
 from tests.pipeline.conftest import Shop
 from tests.pipeline.shop_tables import at_sink, at_source, synced
+from tests.pipeline.synced_shops import in_a_thread
 from tests.pipeline.test_isolated_tables import phases
 from tests.servers.given import SqlServer
 from tests.servers.patience import wait_until
@@ -42,30 +42,16 @@ SILENCE_S = 30.0
 """No connection notices before that a server hangs."""
 
 
-@contextmanager
-def streaming(shop: Shop) -> Iterator[Run]:
+def streaming(shop: Shop) -> AbstractContextManager[Run]:
     """Stream in a thread of this process, and carry out requests in small splits."""
-    run, failures = shop.run(), list[CdcError]()
-    spec = replace(_stream_to_do(run, "continuous"), request_split_rows=SPLIT_ROWS)
-    job: Job = _job(run, spec, threading.Event())
 
-    def work() -> None:
-        try:
-            with remembered_failure(job):
-                run_stream(job, OwnFollower)
-        except CdcError as failure:
-            failures.append(failure)
+    def work(run: Run) -> None:
+        spec = replace(_stream_to_do(run, "continuous"), request_split_rows=SPLIT_ROWS)
+        job: Job = _job(run, spec, threading.Event())
+        with remembered_failure(job):
+            run_stream(job, OwnFollower)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield run
-    finally:
-        run.store.want(run.name, Wanted.STOP)
-        thread.join(timeout=120)
-        run.store.want(run.name, Wanted.RUN)
-        give_back(run)
-    assert failures == []
+    return in_a_thread(shop, work)
 
 
 def fill(shop: Shop) -> None:
