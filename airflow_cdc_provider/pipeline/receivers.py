@@ -130,7 +130,7 @@ def _webhook(name: str, section: UrlReference, connections: Connections) -> Webh
     if section.url_env is not None:
         return _of_url(name, _variable(connections, section.url_env))
     fields = _fields(connections, section.conn_id or "")
-    if fields.kind not in {"http", "https"} and fields.password:
+    if fields.kind.startswith("slack") and fields.password:  # elsewhere it is no part of a URL
         token = fields.password
         return _of_url(name, token if "://" in token else f"{_slack_base(fields)}/{token}")
     return _of_http(name, fields)

@@ -107,6 +107,14 @@ def test_a_connection_of_type_slackwebhook_is_read_as_airflows_hook_reads_it(
     assert hook(json.dumps({"conn_type": "slackwebhook", **form}), "slack").url == url
 
 
+@pytest.mark.parametrize("conn_type", ["http", "https", "generic", ""])
+def test_a_password_is_in_the_url_of_a_slackwebhook_alone(conn_type: str) -> None:
+    form = {"conn_type": conn_type, "host": "http://h.example.com/ops", "login": "bot"}
+    made = hook(json.dumps({**form, "password": "Hook/S3cret"}))
+    assert made.url == "http://h.example.com/ops"
+    assert made.headers["Authorization"].startswith("Basic ")
+
+
 def test_slack_gets_a_text_and_nothing_else(receiver: HttpReceiver) -> None:
     send(one({"slack": {"url_env": "SLACK"}}, SLACK=receiver.url), MESSAGE)
     (told,) = receiver.got
