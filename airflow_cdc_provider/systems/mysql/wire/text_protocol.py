@@ -274,6 +274,8 @@ class RowFramer:
     def _finish(self, at: int, end: int) -> None:
         """Read the packet that ends the rows: their end, or an error."""
         packet = bytes(self._buffer[at + HEADER_BYTES : end])
+        if not packet:
+            raise _misframed("a row is an empty packet")
         if packet[0] == _ERROR:
             number = int.from_bytes(packet[1:3], "little")
             text = packet[9:] if packet[3:4] == b"#" else packet[3:]

@@ -97,3 +97,13 @@ def test_a_length_that_leads_back_is_refused() -> None:
     assert chunk is not None
     with pytest.raises(IntegrityError, match="length is out of bounds"):
         chunk.fields()
+
+
+@pytest.mark.parametrize("step", [1, 4, 1 << 12])
+def test_an_empty_packet_before_the_end_of_the_rows_is_refused(step: int) -> None:
+    framer = RowFramer(1, chunk_bytes=64)
+    stream = row(b"1") + packets(b"") + b"\xfe\x00\x00\x03\xfe" + packets(END)
+    with pytest.raises(IntegrityError, match="a row is an empty packet"):
+        for place in range(0, len(stream), step):
+            framer.feed(stream[place : place + step])
+            framer.chunk()
