@@ -28,6 +28,8 @@ from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_drift import TableDrift
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import TableShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -458,6 +460,12 @@ class Sink(Protocol):
 
     def identity(self) -> str:
         """Query the sink for its identity: a name that no other sink has."""
+
+    def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
+        """Return the definition of the sink's table for a table of the source.
+
+        `ValueError` names the column that cannot be had so.
+        """
 
     def reserved_for(self, database: str) -> str:
         """Return what a database of the sink is reserved for, empty if copies may go there."""

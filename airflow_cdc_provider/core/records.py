@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,32 @@ class PipelineState:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """One table of a plan: its definition at planning, its sink table, its estimated rows."""
+    """One table of a plan: its definitions at both ends, and its estimated rows."""
 
     schema: TableSchema
-    sink_table: TableId
+    """As the source has it: what is read."""
+    target: TableSchema
+    """As the sink has it, made by `Sink.target_of`: what is written."""
     estimated_rows: int
     """The server's own estimate: shown as such, never computed with."""
+    shape: TableShape = SAME_SHAPE
+    """How rows and changes of the one become those of the other."""
+
+    @classmethod
+    def alike(cls, schema: TableSchema, sink_table: TableId, estimated_rows: int) -> TablePlan:
+        """Return the plan of a table that differs at the sink in its name at most."""
+        return cls(schema, replace(schema, table=sink_table), estimated_rows)
+
+    @property
+    def sink_table(self) -> TableId:
+        return self.target.table
+
+    def split_at_sink(self, split: SnapshotSplit) -> SnapshotSplit:
+        """Return a split by the names that its key's columns have at the sink."""
+        if self.shape.is_identity:
+            return split
+        names = {each.source: each.name for each in self.shape.columns_of(self.schema)}
+        return replace(split, key_columns=tuple(names[name] for name in split.key_columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from airflow_cdc_provider.core.codec import Json, position_from_json, position_to_json
 from airflow_cdc_provider.core.identifiers import TableId
@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.table_schema import (
     TypeKind,
     UniqueKey,
 )
+from airflow_cdc_provider.core.table_shape import TableShape
 
 NamedType = Callable[[Json], ColumnType]
 """Reads a type that was stored before types had kinds."""
@@ -97,18 +98,28 @@ def _type(form: Json) -> ColumnType:
 
 
 def plan_to_json(plan: TablePlan) -> Json:
-    """Return the JSON form of one table's plan."""
-    return {
+    """Return the JSON form of one table's plan.
+
+    The sink's definition is in it only where it differs from the source's in more than its name.
+    """
+    form = {
         "schema": schema_to_json(plan.schema),
         "sink_table": str(plan.sink_table),
         "estimated_rows": plan.estimated_rows,
     }
+    if plan.target != replace(plan.schema, table=plan.sink_table):
+        form["target"] = schema_to_json(plan.target)
+    if not plan.shape.is_identity:
+        form["shape"] = plan.shape.to_json()
+    return form
 
 
 def plan_from_json(form: Json, named: NamedType) -> TablePlan:
     """Read one table's plan from its JSON form."""
-    return TablePlan(
-        schema=schema_from_json(form["schema"], named),
-        sink_table=TableId.parse(form["sink_table"]),
-        estimated_rows=form["estimated_rows"],
-    )
+    schema = schema_from_json(form["schema"], named)
+    plan = TablePlan.alike(schema, TableId.parse(form["sink_table"]), form["estimated_rows"])
+    if "target" in form:
+        plan = replace(plan, target=schema_from_json(form["target"], named))
+    if "shape" in form:
+        plan = replace(plan, shape=TableShape.from_json(form["shape"]))
+    return plan

@@ -195,14 +195,14 @@ def _whole(
     deed: LineageEntry,
 ) -> TableLineage:
     """Return one table's lineage with columns and versions."""
-    schema, copied = state.plan.schema, state.plan.schema.copied_columns
+    schema, target = state.plan.schema, state.plan.target
     # a file has no column that a server would compute
     has_types = sink.naming.type_text(schema.columns[0].type)
-    at_sink = schema.as_copied.columns if has_types else copied
+    at_sink = target.as_copied.columns if has_types else target.copied_columns
     return TableLineage(
         replace(names.source, fields=_fields(source, schema.columns)),
         replace(names.sink, fields=_fields(sink, at_sink)),
-        tuple(column.name for column in copied),
+        tuple(column.name for column in schema.copied_columns),
         _version(state, stream, deed),
         deed,
         is_whole=True,

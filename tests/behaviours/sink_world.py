@@ -107,7 +107,7 @@ class SinkWorld(ABC):
         self, name: str, *columns: Column, unique_keys: tuple[UniqueKey, ...] = ()
     ) -> TablePlan:
         schema = TableSchema(TableId("shop", name), columns, ("id",), (0,), unique_keys)
-        return TablePlan(schema, TableId(self.database, name), 0)
+        return TablePlan.alike(schema, TableId(self.database, name), 0)
 
     def opened(self, thing: Any) -> Any:
         """Close it with the world."""

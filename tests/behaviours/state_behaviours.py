@@ -53,7 +53,7 @@ def plan_of(table: TableId = ORDERS) -> TablePlan:
         Column("state", mysql_type("enum", members=("new", "it's paid"), charset="utf8mb4")),
     )
     schema = TableSchema(table, columns, ("id",), create_statement="CREATE TABLE ...")
-    return TablePlan(schema, TableId("dr_shop", table.table), 1234)
+    return TablePlan.alike(schema, TableId("dr_shop", table.table), 1234)
 
 
 def splits_of(count: int, table: TableId = ORDERS) -> list[SnapshotSplit]:

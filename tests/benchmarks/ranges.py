@@ -74,7 +74,7 @@ def plans_of(tables: int) -> tuple[TablePlan, ...]:
     """Plan tables of an integer key."""
     columns = (Column("id", _KIND, nullable=False), Column("v", _KIND))
     names = [TableId("shop", f"t{number:04}") for number in range(tables)]
-    return tuple(TablePlan(TableSchema(name, columns, ("id",)), name, 0) for name in names)
+    return tuple(TablePlan.alike(TableSchema(name, columns, ("id",)), name, 0) for name in names)
 
 
 def reports_of(

@@ -28,7 +28,7 @@ from tests.engine.counter_log import COUNTER, CounterPoint, CounterPosition
 ORDERS = TableId("shop", "orders")
 COLUMNS = pa.schema([pa.field("id", pa.int64())])
 SCHEMA = TableSchema(ORDERS, (Column("id", mysql_type("bigint"), nullable=False),), ("id",), (0,))
-PLAN = TablePlan(SCHEMA, TableId("copy", "orders"), 0)
+PLAN = TablePlan.alike(SCHEMA, TableId("copy", "orders"), 0)
 H = {0: 30, 1: 50}
 """What each split was settled up to; they meet at the key 100."""
 

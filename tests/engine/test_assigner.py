@@ -51,7 +51,7 @@ HERE = MySqlPosition("3e11fa47-71ca-11e1-9e33-c80aa9429562", BinlogPosition(1, 4
 def store(tmp_path: Path) -> Iterator[SqlStateStore]:
     with closing(open_store(f"sqlite:///{tmp_path / 'state.db'}")) as opened:
         opened.take_over(NAME, "test")
-        opened.start_plan(NAME, 1, "plan", [TablePlan(SCHEMA, ORDERS, 0)])
+        opened.start_plan(NAME, 1, "plan", [TablePlan.alike(SCHEMA, ORDERS, 0)])
         yield opened
 
 

@@ -114,7 +114,7 @@ def loop_on(server: SqlServer, database: str, mode: ApplyMode) -> Loop:
     endpoint = Endpoint.parse(server.dsn())
     table = TableId(database, "t")
     with closing(connect(endpoint, purpose="test")) as connection:
-        plan = TablePlan(read_schema(connection, table), TableId(database, "copy"), 0)
+        plan = TablePlan.alike(read_schema(connection, table), TableId(database, "copy"), 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
     sink = MySqlSink(endpoint, owner, (plan,), SinkSettings(apply=mode, writers=2))
     start = whole_position(server)

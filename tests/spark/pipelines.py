@@ -78,7 +78,9 @@ class Pipeline:
         ids = [TableId(self.source_database, table) for table in tables]
         with closing(connect(Endpoint.parse(self.source.dsn()), purpose="test")) as connection:
             schemas = read_schemas(connection, ids)
-        plans = tuple(TablePlan(schemas[i], TableId(self.sink_database, i.table), 0) for i in ids)
+        plans = tuple(
+            TablePlan.alike(schemas[i], TableId(self.sink_database, i.table), 0) for i in ids
+        )
         for plan in plans:
             self.sink.execute(plan.schema.create_statement, database=self.sink_database)
         generation = self.take_over()

@@ -44,7 +44,7 @@ def wide(count: int, columns: int, *, name: str = "column") -> list[TableState]:
     made = tuple(Column(f"{name}_{i}", mysql_type("varchar", length=40)) for i in range(columns))
     tables = [TableId("shop", f"table_{number:05d}") for number in range(count)]
     return [
-        replace(CONSISTENT, plan=TablePlan(TableSchema(each, made, ("c",)), each, 1))
+        replace(CONSISTENT, plan=TablePlan.alike(TableSchema(each, made, ("c",)), each, 1))
         for each in tables
     ]
 
@@ -67,7 +67,8 @@ def test_columns_have_the_servers_types() -> None:
 def test_a_generated_column_is_told_of_and_not_copied() -> None:
     total = Column("total", mysql_type("int"), generated=True)
     schema = CONSISTENT.plan.schema
-    plan = replace(CONSISTENT.plan, schema=replace(schema, columns=(*schema.columns, total)))
+    wider = replace(schema, columns=(*schema.columns, total))
+    plan = TablePlan.alike(wider, CONSISTENT.plan.sink_table, 0)
     (table,) = told(replace(CONSISTENT, plan=plan)).tables
     assert table.sink.fields[-1] == Field("total", "int")
     assert table.copied == ("id", "state")
@@ -75,7 +76,8 @@ def test_a_generated_column_is_told_of_and_not_copied() -> None:
 
 def test_a_column_that_is_left_out_is_the_sources_alone() -> None:
     schema = CONSISTENT.plan.schema.ignoring(("state",))
-    (table,) = told(replace(CONSISTENT, plan=replace(CONSISTENT.plan, schema=schema))).tables
+    plan = TablePlan.alike(schema, CONSISTENT.plan.sink_table, 0)
+    (table,) = told(replace(CONSISTENT, plan=plan)).tables
     assert [each.name for each in table.source.fields] == ["id", "state"]
     assert [each.name for each in table.sink.fields] == ["id"]
     assert table.copied == ("id",)
@@ -186,7 +188,8 @@ def test_little_is_told_whole() -> None:
 def test_the_members_of_an_enum_are_cut() -> None:
     many = mysql_type("enum", members=tuple(f"member {number}" for number in range(500)))
     schema = replace(CONSISTENT.plan.schema, columns=(Column("kind", many),))
-    (table,) = told(replace(CONSISTENT, plan=replace(CONSISTENT.plan, schema=schema))).tables
+    plan = TablePlan.alike(schema, CONSISTENT.plan.sink_table, 0)
+    (table,) = told(replace(CONSISTENT, plan=plan)).tables
     (field,) = table.source.fields
     assert len(field.type) == 64
     assert field.type.endswith("...")

@@ -27,8 +27,10 @@ from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.merge import merge
 from airflow_cdc_provider.columns.row_keys import in_range, key_codes
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
+from airflow_cdc_provider.columns.shaping import shaped_keys, shaped_rows
 from airflow_cdc_provider.columns.sink_port import JoinedRows
 from airflow_cdc_provider.core.keys import comparable
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 
@@ -52,6 +54,14 @@ def joined_rows(
     if not any(_meets(each, schema, split) for each in changes):
         return JoinedRows(rows)  # in the source's own bytes, where they have come so
     return JoinedRows(ArrowRows(replay(_table(rows), changes, schema, split.keys)))
+
+
+def shaped_join(joined: JoinedRows, plan: TablePlan) -> JoinedRows:
+    """Return joined rows as the sink has them; the same object where nothing differs."""
+    if plan.shape.is_identity:
+        return joined
+    touched = None if joined.touched is None else shaped_keys(joined.touched, plan)
+    return JoinedRows(shaped_rows(joined.rows, plan), touched)
 
 
 def _meets(changes: TableChanges, schema: TableSchema, split: SnapshotSplit) -> bool:

@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.core.splits import Chosen, Interval
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
@@ -41,7 +42,7 @@ from airflow_cdc_provider.engine.requests.chosen_reads import (
     missing_from,
     pieces_of,
 )
-from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
+from airflow_cdc_provider.engine.requests.joined_rows import joined_rows, shaped_join
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
 from airflow_cdc_provider.engine.requests.reads import Read, ReadAhead, open_readers
 
@@ -77,6 +78,7 @@ class Resync:
         self.request = request
         self.schemas: Mapping[TableId, TableSchema] = {}
         """Its tables as it last began to read them."""
+        self._plans: Mapping[TableId, TablePlan] = {}
         self._numbers = readers
         self._around = around
         self._job = around.job
@@ -133,6 +135,7 @@ class Resync:
             nonlocal rows
             changes = read.reader.changes(read.split, read.report, position)
             joined = joined_rows(read.rows, changes, schema, read.split, listed=read.listed)
+            joined = shaped_join(joined, self._plans[schema.table])
             rows = joined.rows.rows
             return joined
 
@@ -194,9 +197,11 @@ class Resync:
 
     def _own_schemas(self) -> Mapping[TableId, TableSchema]:
         """Return the planned definitions of the request's tables, and remember them."""
-        planned = self._job.schemas()
+        self._plans = {plan.schema.table: plan for plan in self._job.plans()}
         tables = self.request.scope.tables
-        self.schemas = {table: planned[table] for table in tables if table in planned}
+        self.schemas = {
+            table: self._plans[table].schema for table in tables if table in self._plans
+        }
         return self.schemas
 
     def _stream(self) -> StreamSplit | None:

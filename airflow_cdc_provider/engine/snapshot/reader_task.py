@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of, numbers_of, texts_of
+from airflow_cdc_provider.columns.shaping import shaped_rows
 from airflow_cdc_provider.columns.sink_port import Sink, SplitSink
 from airflow_cdc_provider.columns.source_port import Source, SplitReader, SplitReading
 from airflow_cdc_provider.core.backoff import BackOff
@@ -32,6 +33,8 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     SplitTooBigError,
 )
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress
@@ -61,6 +64,7 @@ class ReaderTask:
     sink: Sink
     assigner: AssignerAddress
     secrets: Secrets
+    plans: Mapping[TableId, TablePlan]
     reading: SplitReading
     """As the first reader does it; the ids of the others count on from its."""
     back_off: BackOff = field(default_factory=BackOff)
@@ -171,6 +175,8 @@ class _Reader:
         rows, report = self._source.read(split)
         report = replace(report, attempt=attempt, read_s=time.monotonic() - started)
         started = time.monotonic()
+        rows = shaped_rows(rows, self._task.plans[split.table])
+        report = replace(report, rows=rows.rows)  # a filter may have left some out
         self._sink.publish(split, rows, report)
         return replace(report, publish_s=time.monotonic() - started)
 

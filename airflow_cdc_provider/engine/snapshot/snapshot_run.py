@@ -191,13 +191,15 @@ def reader_count(job: Job, at_once: int | None, each: int, *, planning: bool) ->
 
 def _task(job: Job, server: AssignerServer) -> ReaderTask:
     """Return the settings of the readers."""
+    plans = {plan.schema.table: plan for plan in job.plans()}
     return ReaderTask(
         source=job.source(),
         sink=job.sink(),
         assigner=server.address,
         secrets=job.servers.secrets,
+        plans=plans,
         reading=SplitReading(
-            schemas=job.schemas(),
+            schemas={table: plan.schema for table, plan in plans.items()},
             reader_id=job.spec.server_id_first + 1,
             backfill=job.spec.backfill,
             max_split_bytes=job.spec.max_split_bytes,

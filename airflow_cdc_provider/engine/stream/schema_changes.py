@@ -143,7 +143,7 @@ class SchemaChanges:
             raise _not_taken(table, "it is not at the source any more")
         plan = self._captured.plans[table]
         at_sink = self._at_sink(plan)
-        after = replace(plan, schema=self._copied_anew(plan.schema, now[table], at_sink))
+        after = self._redefined(plan, self._copied_anew(plan.schema, now[table], at_sink))
         found = self._job.source().difference(plan.schema, after.schema, ())
         refused = found.refused or self._refused(after)
         if refused:
@@ -159,6 +159,11 @@ class SchemaChanges:
         if self._job.spec.schema_changes.add_column is not Policy.IGNORE:
             return now
         return with_left_out(before, now, None, ignores=True, at_sink=at_sink)
+
+    def _redefined(self, plan: TablePlan, schema: TableSchema) -> TablePlan:
+        """Return a table's plan under another definition at the source."""
+        target = self._job.sink().target_of(schema, plan.sink_table, plan.shape)
+        return replace(plan, schema=schema, target=target)
 
     def _at_sink(self, plan: TablePlan) -> Collection[str]:
         """Return the columns that the sink's table has, in lower case."""
@@ -301,7 +306,7 @@ class SchemaChanges:
     ) -> SchemaChange:
         """Return the change by statements after which the table is defined as `now`."""
         at_sink = self._at_sink(plan)
-        after = replace(plan, schema=self._copied(plan.schema, now, said, at_sink))
+        after = self._redefined(plan, self._copied(plan.schema, now, said, at_sink))
         change = SchemaChange(
             before=plan,
             after=after,

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
 from airflow_cdc_provider.columns.few_changes import FewMerged, FewTables, merge_few
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
+from airflow_cdc_provider.columns.shaping import shaped_changes, shaped_columns
 from airflow_cdc_provider.columns.split_filter import filtered
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
@@ -117,8 +118,8 @@ class CapturedTables:
         return plan
 
     def columns_of(self, table: TableId) -> pa.Schema:
-        """Return the columns that a table's changes must have."""
-        return self._schemas[table]
+        """Return the columns that a table's rows have at the sink."""
+        return shaped_columns(self._schemas[table], self.plans[table])
 
     def concerned(self, barrier: Statement, stream: StreamSplit) -> list[TableId]:
         """Return the tables that a DDL statement may change and whose position is before it."""
@@ -237,6 +238,8 @@ class Selection:
             if progress.finished or not _covers(position, progress.applied_through):
                 return None
             plan = self.captured.plan_of(few.table, few.schema)
+            if not plan.shape.is_identity:
+                return None
             places = [few.schema.get_field_index(name) for name in plan.schema.primary_key]
             merged = merge_few(few.changes, places)
             if merged is None:
@@ -251,7 +254,7 @@ class Selection:
     def kept(
         self, position: LogPosition, stream: StreamSplit
     ) -> list[tuple[TablePlan, TableChanges]]:
-        """Return the changes to be applied from a position, not merged."""
+        """Return the changes of the sink's rows to be applied from a position, not merged."""
         behind = position != self.batch.start
         parts: list[tuple[TablePlan, TableChanges]] = []
         for changes in self.batch.tables:
@@ -259,8 +262,12 @@ class Selection:
             if progress is None:
                 continue  # it is being read again; its hand-off brings the stream back here
             kept = self._owned(changes, progress, position, behind=behind)
-            if len(kept):
-                parts.append((self.captured.plan_of(kept.table, kept.after.schema), kept))
+            if not len(kept):
+                continue
+            plan = self.captured.plan_of(kept.table, kept.after.schema)
+            kept = shaped_changes(kept, plan)
+            if len(kept):  # none of those that were may be left by the shape's filter
+                parts.append((plan, kept))
         return parts
 
     def _owned(
@@ -336,7 +343,7 @@ def _merged(parts: Sequence[tuple[TablePlan, TableChanges]]) -> tuple[TableWork,
     """Merge the changes of each table; one table may come in several pieces, in log order."""
     ordered = sorted(parts, key=lambda part: (part[0].schema.table, part[1].ordinal[0].as_py()))
     return tuple(
-        TableWork(plan, merge([changes for _, changes in pieces], plan.schema.primary_key))
+        TableWork(plan, merge([changes for _, changes in pieces], plan.target.primary_key))
         for plan, pieces in groupby(ordered, key=lambda part: part[0])
     )
 

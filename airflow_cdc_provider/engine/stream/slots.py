@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columns.merge import MergedChanges
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.stream.selection import TableWork
@@ -29,10 +30,10 @@ def part_of(work: TableWork, slot: int, slots: int) -> TableWork:
     """Return the part of a table's changes that a writer slot applies."""
     if slots == 1:
         return work
-    names = spread_columns(work.plan.schema)
+    names = spread_columns(work.plan.target)
     merged = work.merged
     if not names:
-        if whole_table_slot(work.plan.schema, slots) == slot:
+        if whole_table_slot(work.plan.schema.table, slots) == slot:
             return work
         return TableWork(
             work.plan, MergedChanges(merged.deletes.slice(0, 0), merged.upserts.slice(0, 0))
@@ -54,9 +55,9 @@ def spread_columns(schema: TableSchema) -> tuple[str, ...]:
     return tuple(name for name, kind in kinds if kind in _SPREAD)
 
 
-def whole_table_slot(schema: TableSchema, slots: int) -> int:
-    """Return the slot that writes a table whose rows are not spread over slots."""
-    return zlib.crc32(str(schema.table).encode()) % slots
+def whole_table_slot(table: TableId, slots: int) -> int:
+    """Return the slot that writes a table of the source whose rows are not spread over slots."""
+    return zlib.crc32(str(table).encode()) % slots
 
 
 def _of_slot(rows: pa.RecordBatch, names: tuple[str, ...], slot: int, slots: int) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.problems import Path
@@ -106,12 +107,9 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
     if found:
         raise loaded.refusal(*found)
     schemas = catalogue.schemas([fact.table for fact in base])
+    routes = loaded.model.sink.routes
     plans = tuple(
-        TablePlan(
-            schema=schemas[fact.table],
-            sink_table=sink_table(fact.table, loaded.model.sink.routes, ignore_case=fold),
-            estimated_rows=fact.estimated_rows,
-        )
+        _plan(fact, schemas[fact.table], sink_table(fact.table, routes, ignore_case=fold), sink)
         for fact in base
         if fact.table in schemas
     )
@@ -119,6 +117,11 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
     if found:
         raise loaded.refusal(*found)
     return Captured(plans, tuple(facts), catalogue.identity, fold, tuple(waiting))
+
+
+def _plan(fact: TableFacts, schema: TableSchema, target: TableId, sink: Sink) -> TablePlan:
+    """Return the plan of one table."""
+    return TablePlan(schema, sink.target_of(schema, target, SAME_SHAPE), fact.estimated_rows)
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:

@@ -15,7 +15,10 @@ from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
+from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
 from airflow_cdc_provider.systems.changelog.envelope import Origin
@@ -38,6 +41,11 @@ ABILITIES = SinkAbilities(
     verifiable=False,
     joins=False,
     facts=("file", "pos", "row", "server_id", "thread"),
+)
+ADDED_TYPES = AddedTypes(
+    number=ColumnType("bigint", TypeKind.INTEGER, KeyKind.INTEGER),
+    text=ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT),
+    flag=ColumnType("tinyint", TypeKind.INTEGER, KeyKind.INTEGER),
 )
 _WITH_QUERIES = replace(ABILITIES, facts=(*ABILITIES.facts, "query"))
 
@@ -62,6 +70,10 @@ class ChangelogSink:
     def identity(self) -> str:
         """Return the folder as a URL with its format, which no other sink has."""
         return self.folder.identity
+
+    def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
+        """Return the definition of the rows in the change log, in the source's types."""
+        return shaped_schema(schema, table, shape, ADDED_TYPES)
 
     def reserved_for(self, database: str) -> str:  # noqa: ARG002 - any name makes a folder
         """Return an empty text: every database name is allowed in a change log."""

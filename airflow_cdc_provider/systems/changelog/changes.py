@@ -151,9 +151,7 @@ class ChangelogChangeSink:
             )
         state.require_form(self._form.value, str(self._root))
         self._envelopes = {
-            plan.schema.table: TableEnvelope(
-                plan.schema, self._origin, is_native=state.types == NATIVE
-            )
+            plan.schema.table: TableEnvelope(plan, self._origin, is_native=state.types == NATIVE)
             for plan in self._captured.plans.values()
         }
         return _Pending(state.stream.start, state.stream)
@@ -220,7 +218,7 @@ class ChangelogChangeSink:
         """Write a batch's changes and transaction markers to the open files."""
         batch = selection.batch
         kept = selection.kept(pending.position, pending.stream)
-        tables = [events_of(changes, plan.schema.primary_key) for plan, changes in kept]
+        tables = [events_of(changes, plan.target.primary_key) for plan, changes in kept]
         points = selection.points_beyond(pending.position)
         for plan, changes in kept:
             counts = {plan.schema.table: changes.counts}

@@ -18,7 +18,7 @@ from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.columns.transactions import transactions_of
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
-from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.changelog.events import Places, TableEvents
 from airflow_cdc_provider.systems.changelog.tree import (
     Constant,
@@ -81,8 +81,8 @@ def _pointing(wanted: IntArray, values: pa.Array) -> pa.Array:
 class TableEnvelope:
     """Makes the envelopes of one table's rows and changes."""
 
-    def __init__(self, schema: TableSchema, origin: Origin, *, is_native: bool = False) -> None:
-        self._schema = schema
+    def __init__(self, plan: TablePlan, origin: Origin, *, is_native: bool = False) -> None:
+        self._source_table, self._schema = plan.schema.table, plan.target
         self._values = native_values if is_native else debezium_values
         self._origin = origin
 
@@ -190,7 +190,7 @@ class TableEnvelope:
 
     def _source(self, known: dict[str, Value]) -> Members:
         """Return the `source` member: the given values, null for the others."""
-        table = self._schema.table
+        table = self._source_table
         everywhere: dict[str, Value] = {
             "version": text(self._origin.version),
             "connector": text(self._origin.connector),

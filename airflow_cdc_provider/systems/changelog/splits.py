@@ -94,7 +94,7 @@ class ChangelogSplitSink:
             return ()
         plan = self._plans[split.table]
         name = split_file(split.number, self._owner.generation, self._form.value)
-        envelope = TableEnvelope(plan.schema, self._origin, is_native=types == NATIVE)
+        envelope = TableEnvelope(plan, self._origin, is_native=types == NATIVE)
         now_us = time.time_ns() // 1000
         file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._form)
         sealed = False

@@ -157,7 +157,7 @@ class ChangelogTables:
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
         """Return the names of the planned columns, in lower case."""
-        return frozenset(column.name.lower() for column in plan.schema.copied_columns)
+        return frozenset(column.name.lower() for column in plan.target.copied_columns)
 
     def change(self, change: SchemaChange) -> None:
         """Refuse: a change log cannot follow schema changes."""

@@ -19,7 +19,9 @@ from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
@@ -47,6 +49,11 @@ ABILITIES = SinkAbilities(
     changes_tables=True,
     isolates_tables=True,
 )
+ADDED_TYPES = AddedTypes(
+    number=mysql_type("bigint"),
+    text=mysql_type("varchar", length=255, charset="utf8mb4", collation="utf8mb4_bin"),
+    flag=mysql_type("tinyint"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,10 @@ class MySqlSink:
         """Return the server's own id, which no other server has."""
         with closing(connect(self.endpoint, purpose="identity", role=Role.SINK)) as connection:
             return read_capabilities(connection, role=Role.SINK).server_uuid
+
+    def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
+        """Return the definition of the sink's table for a table of the source."""
+        return shaped_schema(schema, table, shape, ADDED_TYPES)
 
     def reserved_for(self, database: str) -> str:
         """Return what a database is reserved for, empty if tables may be copied there."""

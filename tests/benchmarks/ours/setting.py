@@ -88,7 +88,7 @@ def setting(
         schema = read_schema(connection, TableId("bench", table), with_statement=True)
     finally:
         connection.close()
-    plan = TablePlan(schema, schema.table, 0)
+    plan = TablePlan.alike(schema, schema.table, 0)
     sink = open_sink(
         "mysql",
         Endpoint.parse(subject.dsn(given["sink"])),

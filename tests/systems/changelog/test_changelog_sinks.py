@@ -8,6 +8,7 @@ from airflow_cdc_provider.core.errors import RefusedError
 from tests.behaviours.sink_behaviours import SplitSinkBehaviours
 from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
 from tests.behaviours.sink_world import SinkWorld
+from tests.behaviours.unlike_target_behaviours import UnlikeTargetBehaviours
 
 
 class TestSplitsInAChangeLog(SplitSinkBehaviours):
@@ -15,6 +16,10 @@ class TestSplitsInAChangeLog(SplitSinkBehaviours):
 
 
 class TestChangesInAChangeLog(ChangeSinkBehaviours):
+    pass
+
+
+class TestUnlikeTargetsInAChangeLog(UnlikeTargetBehaviours):
     pass
 
 

@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CorruptLogError, IntegrityError, RefusedError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.engine.verify.verify import verify
 from airflow_cdc_provider.systems.changelog import manifest as manifest_module
 from airflow_cdc_provider.systems.changelog.files import Format
@@ -63,7 +64,7 @@ def test_a_file_system_that_gives_a_name_twice_is_refused(
 def test_tables_that_cannot_go_there_are_named(world: ChangelogWorld) -> None:
     by_text = replace(world.orders.schema, primary_key=("name",))
     long = TableId("d" * 64, "\u6c49" * 64)
-    plans = [replace(world.orders, schema=by_text), replace(world.orders, sink_table=long)]
+    plans = [replace(world.orders, schema=by_text), TablePlan.alike(world.orders.schema, long, 0)]
     assert found(world, *plans) == [
         ("sink.exact_filter", Level.BLOCK),
         ("sink.folder_name", Level.BLOCK),

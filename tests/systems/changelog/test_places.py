@@ -98,7 +98,7 @@ class Log:
         endpoint = Endpoint.parse(self._server.dsn())
         with closing(connect(endpoint, purpose="test")) as connection:
             schemas = read_schemas(connection, [self.table])
-        plans = tuple(TablePlan(schema, schema.table, 0) for schema in schemas.values())
+        plans = tuple(TablePlan.alike(schema, schema.table, 0) for schema in schemas.values())
         return ChangelogSink(folder, Owner(PipelineName("t"), 1), plans)
 
 

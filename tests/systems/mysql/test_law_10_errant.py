@@ -114,7 +114,7 @@ def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
 ) -> None:
     replica = Endpoint.parse(history.replica.dsn())
     with closing(connect(replica, purpose="test")) as connection:
-        plan = TablePlan(read_schema(connection, TABLE), TableId("d", "copy"), 0)
+        plan = TablePlan.alike(read_schema(connection, TABLE), TableId("d", "copy"), 0)
     owner = Owner(PipelineName("errant"), 1)
     sink = MySqlSink(Endpoint.parse(history.primary.dsn()), owner, (plan,))
     with closing(sink.open_ledger()) as ledger:

@@ -42,7 +42,7 @@ def plans_of(server: SqlServer, database: str, sink: str, *names: str) -> tuple[
     tables = [TableId(database, name) for name in names]
     with source(server) as connection:
         schemas = read_schemas(connection, tables)
-    return tuple(TablePlan(schemas[t], TableId(sink, t.table), 0) for t in tables)
+    return tuple(TablePlan.alike(schemas[t], TableId(sink, t.table), 0) for t in tables)
 
 
 def named(found: tuple[Finding, ...], code: str) -> list[Finding]:

@@ -52,7 +52,7 @@ class Pair:
 
     def plan(self) -> TablePlan:
         with source(self.here) as connection:
-            return TablePlan(read_schema(connection, self.table), self.target, 0)
+            return TablePlan.alike(read_schema(connection, self.table), self.target, 0)
 
     def verify(self, **options: Any) -> VerifyReport:
         return verify(

@@ -156,14 +156,14 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
 
 def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
     """Yield findings for unique keys over texts whose collation the sink's family lacks."""
-    schema = plan.schema.as_copied
+    schema = plan.target.as_copied
     types = {column.name: column.type for column in schema.columns}
     for key in schema.unique_keys:
         for name in key.columns:
             found = types.get(name)
             if found is None or found.collation is None or found.key_kind is not KeyKind.TEXT:
                 continue
-            if counterpart(found.collation, plan.schema.flavour, flavour) is None:
+            if counterpart(found.collation, plan.target.flavour, flavour) is None:
                 yield Finding(
                     Code.SINK_UNIQUE_COLLATION,
                     Level.WARN,
@@ -183,7 +183,7 @@ def _existing(
 ) -> Iterator[Finding]:
     """Yield the findings about an existing sink table: mismatches, triggers, extra columns."""
     subject = str(plan.sink_table)
-    for mismatch in mismatches(plan.schema, there):
+    for mismatch in mismatches(plan.target, there):
         code, why = _OF_MISMATCH[mismatch.kind]
         yield Finding(
             code,
@@ -206,7 +206,7 @@ def _existing(
             f"DROP TRIGGER {quote_identifier(plan.sink_table.database)}.{quote_identifier(name)};",
             only=str(plan.schema.table),
         )
-    here = {column.name.lower() for column in plan.schema.as_copied.columns}
+    here = {column.name.lower() for column in plan.target.as_copied.columns}
     for column in there.columns:
         if column.name.lower() in here or column.generated:
             continue
@@ -255,7 +255,7 @@ def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
         case MismatchKind.ENGINE:
             return f"{table} ENGINE = InnoDB;"
         case MismatchKind.PRIMARY_KEY:
-            key = ", ".join(map(quote_identifier, plan.schema.primary_key))
+            key = ", ".join(map(quote_identifier, plan.target.primary_key))
             return f"{table} DROP PRIMARY KEY, ADD PRIMARY KEY ({key});"
         case MismatchKind.UNIQUE_KEY:
             return f"{table} DROP INDEX {quote_identifier(mismatch.subject)};"

@@ -178,13 +178,13 @@ def _collapsed(rows: Sequence[SlotRow], plans: Sequence[TablePlan]) -> StreamSpl
     stream = stream_of_slots(rows)
     if stream is None:
         raise ValueError("no slots")
-    schemas = {plan.schema.table: plan.schema for plan in plans}
+    targets = {plan.schema.table: plan.target for plan in plans}
 
     def kept(progress: TableProgress) -> TableProgress:
-        schema = schemas.get(progress.table)
-        if schema is None or len(rows) == 1 or spread_columns(schema):
+        target = targets.get(progress.table)
+        if target is None or len(rows) == 1 or spread_columns(target):
             return progress
-        own = rows[whole_table_slot(schema, len(rows))].position
+        own = rows[whole_table_slot(progress.table, len(rows))].position
         return replace(progress, applied_through=_later(progress.applied_through, own))
 
     return replace(stream, tables=tuple(kept(progress) for progress in stream.tables))

@@ -38,7 +38,7 @@ class FewStatements:
         self, session: SinkSession, plan: TablePlan, schema: pa.Schema, *, upserts: bool
     ) -> None:
         """Prepare the statements' texts; `schema` is that of the log's rows."""
-        columns, key = plan.schema.copied_columns, key_columns(plan.schema)
+        columns, key = plan.target.copied_columns, key_columns(plan.target)
         mode = WriteMode.UPSERT if upserts else WriteMode.INSERT
         insert = InsertStatements(session, plan.sink_table, columns, key, mode)
         self.plan, self.schema = plan, schema

@@ -78,8 +78,8 @@ def _orphans(
     session: SinkSession, plan: TablePlan, key: LaterKey, reference: Reference
 ) -> str | None:
     """Query a few times for rows that break a foreign key; return a remark on them or None."""
-    names = (*plan.schema.primary_key, *reference.columns)
-    query = orphans_query(plan.sink_table, plan.schema.primary_key, reference)
+    names = (*plan.target.primary_key, *reference.columns)
+    query = orphans_query(plan.sink_table, plan.target.primary_key, reference)
     found: list[tuple[Any, ...]] = []
     for look in range(_LOOKS):
         time.sleep(_BETWEEN_LOOKS_S * bool(look))

@@ -57,7 +57,7 @@ def _needing(session: SinkSession, plan: TablePlan) -> set[_Name]:
         name
         for side, condition in (("column_name", own), ("referenced_column_name", referenced))
         for name, columns in _columns(session, side, condition).items()
-        if _begins_one(columns, [key.columns for key in plan.schema.unique_keys])
+        if _begins_one(columns, [key.columns for key in plan.target.unique_keys])
     }
 
 

@@ -208,7 +208,7 @@ class MySqlJoinSink:
         if not split.is_whole_range:
             return self._replace_keys(joining, joined, way)
         writer = self._rows.writer_of(split)
-        condition = range_predicate(split.key_columns, split.keys)
+        condition = range_predicate(plan.split_at_sink(split).key_columns, split.keys)
         if way is not LoadMethod.AGAIN and joined.touched is None:
             unlike = unlike_rows(self._session, plan, condition, joined.rows, self._rows.zero_dates)
             if unlike is not None:
@@ -233,12 +233,15 @@ class MySqlJoinSink:
     ) -> Sequence[pa.Table]:
         """Make the joined rows the only ones of their keys and of the touched keys."""
         split, plan = joining.split, self._rows.plan_of(joining.split)
-        writer, key = self._rows.writer_of(split), list(plan.schema.primary_key)
+        writer, key = self._rows.writer_of(split), list(plan.target.primary_key)
         if joined.touched is not None:  # first: what is deleted here may be another spelling
             writer.delete_keys(_without(joined.touched, joined.rows, key))
         unlike = None
         if way is not LoadMethod.AGAIN and not split.listed:
-            condition, zero_dates = split_predicate(split), self._rows.zero_dates
+            condition, zero_dates = (
+                split_predicate(plan.split_at_sink(split)),
+                self._rows.zero_dates,
+            )
             unlike = unlike_rows(self._session, plan, condition, joined.rows, zero_dates)
         if unlike is not None:
             writer.delete_keys(unlike.missing.select(key))
@@ -253,7 +256,7 @@ class MySqlJoinSink:
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
         """Return the keys of a split's rows in the sink; too many raise `SplitTooBigError`."""
         plan = self._rows.plan_of(split)
-        condition = f"{split_predicate(split)} LIMIT {_MOST_KEYS + 1}"
+        condition = f"{split_predicate(plan.split_at_sink(split))} LIMIT {_MOST_KEYS + 1}"
         keys = keys_where(self._session, plan, condition)
         if keys.num_rows > _MOST_KEYS:
             raise SplitTooBigError(

@@ -51,13 +51,13 @@ def unlike_rows(
     zero_dates: ZeroDates,
 ) -> UnlikeRows | None:
     """Compare the sink's rows that meet a condition with the wanted rows; None: rewrite all."""
-    columns = plan.schema.copied_columns
+    columns = plan.target.copied_columns
     if any(comes_as_bytes(column.type) for column in columns):
         return None  # the sink's column may be of another charset, where these bytes mean others
-    if not plan.schema.primary_key:
+    if not plan.target.primary_key:
         return None
     limit = wanted.rows + wanted.rows // 3 + _MORE_ROWS
-    decoder = TextDecoder(plan.schema, zero_dates=zero_dates)
+    decoder = TextDecoder(plan.target, zero_dates=zero_dates)
     sql = b"SELECT %b FROM %b WHERE %b LIMIT %d" % (
         decoder.select_list.encode(),
         quote_table(plan.sink_table).encode(),
@@ -74,7 +74,7 @@ def unlike_rows(
     if decoder.nulled:
         return None
     rows = _together(pa.Table.from_batches(wanted.batches(), wanted.schema))
-    return _unlike(rows, held, plan.schema.primary_key)
+    return _unlike(rows, held, plan.target.primary_key)
 
 
 def _unlike(

@@ -47,4 +47,4 @@ def keys_from_text(text: str) -> pa.Table:
 
 def _decoder(plan: TablePlan) -> TextDecoder:
     """Return the decoder of a SELECT of the table's key columns."""
-    return TextDecoder(replace(plan.schema, columns=key_columns(plan.schema)))
+    return TextDecoder(replace(plan.target, columns=key_columns(plan.target)))

@@ -35,11 +35,11 @@ class SinkTable:
 
     def upserts(self, plan: TablePlan) -> bool:
         """Tell whether an upsert is right: the primary key is the only unique key on both sides."""
-        return not self.unique_keys and not plan.schema.unique_keys
+        return not self.unique_keys and not plan.target.unique_keys
 
     def replaces(self, plan: TablePlan) -> bool:
         """Tell whether REPLACE equals an upsert: no trigger, foreign key or extra column."""
-        written = {column.name.lower() for column in plan.schema.copied_columns}
+        written = {column.name.lower() for column in plan.target.copied_columns}
         whole = self.columns <= written
         return self.exists and whole and not self.has_triggers and not self.has_foreign_keys
 

@@ -355,8 +355,8 @@ class SlotWriter:
     def _writer(self, work: TableWork) -> RowWriter:
         """Return the row writer of the work's sink table."""
         plan = work.plan
-        columns = plan.schema.copied_columns
-        return RowWriter(self.session, plan.sink_table, columns, key_columns(plan.schema))
+        columns = plan.target.copied_columns
+        return RowWriter(self.session, plan.sink_table, columns, key_columns(plan.target))
 
     def _table(self, plan: TablePlan) -> SinkTable:
         """Return what the plan's sink table has, as it was queried when the sink was opened."""
@@ -368,7 +368,7 @@ class SlotWriter:
 
     def _keys(self, work: TableWork) -> pa.RecordBatch:
         """Return the keys of the rows that are written."""
-        return work.merged.upserts.select(list(work.plan.schema.primary_key))
+        return work.merged.upserts.select(list(work.plan.target.primary_key))
 
 
 def _outcome(position: LogPosition, work: TableBatch | FewWork) -> SlotOutcome:

@@ -91,7 +91,7 @@ class SplitRowWriter:
     def writer_of(self, split: SnapshotSplit) -> RowWriter:
         """Return the row writer of a split's table."""
         plan = self.plan_of(split)
-        columns, key = plan.schema.copied_columns, key_columns(plan.schema)
+        columns, key = plan.target.copied_columns, key_columns(plan.target)
         return RowWriter(self._session, plan.sink_table, columns, key)
 
     def write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> None:
@@ -108,7 +108,7 @@ class SplitRowWriter:
 
     def _write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> int:
         """Write a split's rows by the cheapest way that is right, and return their number."""
-        columns = self.plan_of(split).schema.copied_columns
+        columns = self.plan_of(split).target.copied_columns
         writer = self.writer_of(split)
         # what is no member of an ENUM is found in columns only
         in_columns = way is LoadMethod.AGAIN and bool(enums_of(columns))

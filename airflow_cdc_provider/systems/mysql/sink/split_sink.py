@@ -73,7 +73,8 @@ class MySqlSplitSink:
 
     def _holds_nothing(self, split: SnapshotSplit) -> bool:
         """Tell whether the split's range holds no row, committed or not: no DELETE is needed."""
-        table = quote_table(self._rows.plan_of(split).sink_table)
+        plan = self._rows.plan_of(split)
+        table, split = quote_table(plan.sink_table), plan.split_at_sink(split)
         predicate = range_predicate(split.key_columns, split.keys)
         look = f"SELECT 1 FROM {table} WHERE {predicate} LIMIT 1"
         if self._session.rows(look):
@@ -97,7 +98,8 @@ class MySqlSplitSink:
         plan = self._rows.plan_of(split)
         self._rows.require_as_planned(split.table)
         if delete:
-            predicate = range_predicate(split.key_columns, split.keys)
+            at_sink = plan.split_at_sink(split)
+            predicate = range_predicate(at_sink.key_columns, at_sink.keys)
             self._session.execute(f"DELETE FROM {quote_table(plan.sink_table)} WHERE {predicate}")
         self._rows.write(split, rows, way)
         plan_id = ledger.claim_commit(self._session, self._owner)

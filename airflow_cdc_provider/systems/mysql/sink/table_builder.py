@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
     CdcError,
     IntegrityError,
     RefusedError,
@@ -143,6 +144,13 @@ class MySqlTableBuilder:
 
     def _create_statement(self, plan: TablePlan) -> str:
         """Return the CREATE TABLE of the plan's sink table."""
+        if not plan.shape.is_identity:
+            raise RefusedError(
+                f"{plan.sink_table} is to have other columns or keys than {plan.schema.table}",
+                where=f"sink {self._session.where}",
+                risk=NOTHING_CHANGED,
+                remedy="tables are made and altered as copies of the source's only",
+            )
         return sink_create_statement(plan.schema, plan.sink_table, sink_flavour=self._flavour)
 
     def _alter(self, change: SchemaChange, found: TableSchema) -> None:
@@ -206,7 +214,7 @@ class MySqlTableBuilder:
     ) -> None:
         """Raise an error if an existing sink table cannot hold the source's rows."""
         unfit = {
-            plan: [str(each) for each in mismatches(plan.schema, existing[plan.sink_table])]
+            plan: [str(each) for each in mismatches(plan.target, existing[plan.sink_table])]
             for plan in plans
             if plan.sink_table in existing
         }
@@ -242,7 +250,7 @@ class MySqlTableBuilder:
 
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
         """Drop the unique keys that the source has, too, from a sink table that is to be filled."""
-        wanted = {key.columns for key in plan.schema.unique_keys}
+        wanted = {key.columns for key in plan.target.unique_keys}
         drops = [
             f"DROP INDEX {quote_identifier(key.name)}"
             for key in found.unique_keys

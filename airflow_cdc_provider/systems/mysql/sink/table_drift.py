@@ -73,7 +73,7 @@ def _drifted(session: SinkSession, plans: Sequence[TablePlan]) -> Iterator[Table
     firing = triggers(session.connection, targets, role=Role.SINK)
     for plan in plans:
         there, table = found.get(plan.sink_table), plan.sink_table
-        texts = ["it is gone"] if there is None else list(map(str, mismatches(plan.schema, there)))
+        texts = ["it is gone"] if there is None else list(map(str, mismatches(plan.target, there)))
         texts += [f"it has a trigger {name}" for name in firing.get(table, ())]
         if texts:
             yield TableDrift(plan.schema.table, table, "; ".join(texts))

@@ -62,8 +62,8 @@ def free_values(
     A holder elsewhere, or in one of the ranges that are to be `kept`, is an error.
     """
     freed: list[pa.Table] = []
-    names = plan.schema.primary_key
-    keys = _listed(key_columns(plan.schema))
+    names = plan.target.primary_key
+    keys = _listed(key_columns(plan.target))
     may_go = f"({_in_one_of(names, within)}) AND NOT ({_in_one_of(names, kept)})"
     table = quote_table(plan.sink_table)
     for index in _unique_indexes(session, plan):
@@ -107,7 +107,7 @@ def _values(session: SinkSession, rows: SplitRows, index: UniqueIndex) -> Iterat
 
 def _unique_indexes(session: SinkSession, plan: TablePlan) -> list[UniqueIndex]:
     """Return the sink table's secondary unique keys over whole columns that are written."""
-    written = {column.name.lower(): column for column in plan.schema.copied_columns}
+    written = {column.name.lower(): column for column in plan.target.copied_columns}
     found: dict[str, list[Column | None]] = {}
     for index, column, prefix in session.rows(
         "SELECT index_name, column_name, sub_part FROM information_schema.statistics "

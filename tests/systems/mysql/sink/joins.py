@@ -57,7 +57,7 @@ class JoinWorld:
         self.at_source(create, *(f"INSERT INTO t VALUES {values}" for values in rows))
         self.at_sink(create)
         schema = schema_of(self.source_server, TableId(self.database, "t"))
-        self.plan = TablePlan(schema, TableId(self.sink_database, "t"), 0)
+        self.plan = TablePlan.alike(schema, TableId(self.sink_database, "t"), 0)
         self.source = MySqlSource(Endpoint.parse(self.source_server.dsn()))
         self.schemas = {schema.table: schema}
         self.reading = SplitReading(self.schemas, SERVER_ID, True, 1 << 24, "fail")

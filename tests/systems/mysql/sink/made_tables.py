@@ -44,7 +44,9 @@ class Tables:
         tables = [TableId(self.source, name) for name in names]
         with closing(connect(self.endpoint, purpose="tests")) as connection:
             schemas = read_schemas(connection, tables)
-        return [TablePlan(schemas[table], TableId(self.sink, table.table), 0) for table in tables]
+        return [
+            TablePlan.alike(schemas[table], TableId(self.sink, table.table), 0) for table in tables
+        ]
 
     def opened(self, plans: Sequence[TablePlan] = ()) -> Any:
         return open_sink("mysql", self.endpoint, self.owner, plans)

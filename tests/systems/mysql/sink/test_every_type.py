@@ -219,7 +219,7 @@ def _copy_and_follow(
     with closing(connect(endpoint, purpose="tests")) as connection:
         schema = read_schema(connection, table, with_statement=True)
         status = read_capabilities(connection).status_statement
-    plan = TablePlan(schema, copy, 0)
+    plan = TablePlan.alike(schema, copy, 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
     settings = SinkSettings(zero_dates=ZeroDates.TEXT, **WAYS[way])  # type: ignore[arg-type]
     sink = open_sink("mysql", endpoint, owner, [plan], settings)

@@ -145,7 +145,8 @@ class Followed:
         with closing(connect(endpoint, purpose="tests")) as connection:
             self._status = read_capabilities(connection).status_statement
         plans = [
-            TablePlan(schema, TableId(to, table.table), 0) for table, schema in schemas.items()
+            TablePlan.alike(schema, TableId(to, table.table), 0)
+            for table, schema in schemas.items()
         ]
         owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
         self._sink = open_sink("mysql", endpoint, owner, plans, SinkSettings())

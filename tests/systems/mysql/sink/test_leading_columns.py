@@ -59,7 +59,7 @@ def test_splits_by_leading_columns_read_again_replace_their_own_rows_only(
         cuts = list(boundaries(connection, schema, 5))
     splits = list(splits_between(table, schema.primary_key, schema.key_kinds, cuts))
     assert len(splits) > 4
-    plan = TablePlan(schema, copy, 0)
+    plan = TablePlan.alike(schema, copy, 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
     sink = open_sink("mysql", endpoint, owner, [plan])
     seed = secrets.randbits(32)

@@ -58,7 +58,7 @@ def test_every_key_has_exactly_one_slot(key: tuple[Column, ...], values: list[An
     rows = pa.RecordBatch.from_arrays(
         [pa.array(v, f.type) for v, f in zip(values, fields, strict=True)], schema=fields
     )
-    work = TableWork(TablePlan(table, table.table, 0), MergedChanges(rows.slice(0, 0), rows))
+    work = TableWork(TablePlan.alike(table, table.table, 0), MergedChanges(rows.slice(0, 0), rows))
     parts = [part_of(work, slot, 4).merged.upserts for slot in range(4)]
     assert sum(part.num_rows for part in parts) == 100
     assert sorted(str(r) for p in parts for r in p.to_pylist()) == sorted(

@@ -9,6 +9,10 @@ import pytest
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from tests.behaviours.sink_join_behaviours import JoinSinkBehaviours
 from tests.behaviours.sink_world import worlds
+from tests.behaviours.unlike_target_behaviours import (
+    UnlikeTargetBehaviours,
+    UnlikeTargetJoinBehaviours,
+)
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.change_behaviours import (
     MySqlChangeBehaviours,
@@ -97,4 +101,24 @@ class TestJoinsOnMariaDb(MariaDbByInsert, JoinSinkBehaviours):
 
 
 class TestJoinsMergedOnMySql(MySqlMerged, JoinSinkBehaviours):
+    pass
+
+
+class TestUnlikeTargetsOnMySqlByLoad(MySqlByLoad, UnlikeTargetBehaviours):
+    pass
+
+
+class TestUnlikeTargetsOnMariaDbByInsert(MariaDbByInsert, UnlikeTargetBehaviours):
+    pass
+
+
+class TestUnlikeTargetsMergedOnMySql(MySqlMerged, UnlikeTargetBehaviours):
+    pass
+
+
+class TestUnlikeTargetJoinsOnMySql(MySqlByLoad, UnlikeTargetJoinBehaviours):
+    pass
+
+
+class TestUnlikeTargetJoinsOnMariaDb(MariaDbByInsert, UnlikeTargetJoinBehaviours):
     pass

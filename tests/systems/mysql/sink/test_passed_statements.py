@@ -147,7 +147,7 @@ def copy(
     family = "mariadb" if request.param.startswith("mariadb") else "mysql"
     server.execute(sink_create_statement(schema, target, sink_flavour=family))
     start = position_of(server)
-    plan = TablePlan(schema, target, 0)
+    plan = TablePlan.alike(schema, target, 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
     sink = MySqlSink(Endpoint.parse(server.dsn()), owner, (plan,))
     with ExitStack() as stack:

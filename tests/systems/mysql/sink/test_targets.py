@@ -88,7 +88,7 @@ def test_a_sink_that_folds_names_has_one_table_for_both_spellings() -> None:
         (plan,) = there.plans("t")
         with closing(targets_of(there, "one")) as one, closing(targets_of(there, "two")) as two:
             one.claim([plan])
-            shouted = TablePlan(plan.schema, TableId("TWO", "T"), 0)
+            shouted = TablePlan.alike(plan.schema, TableId("TWO", "T"), 0)
             with pytest.raises(RefusedError, match=r"TWO\.T belongs to the pipeline one_"):
                 two.claim([shouted])
             one.release(keep=[shouted])

@@ -36,7 +36,7 @@ def copy(
     endpoint = Endpoint.parse(source.dsn())
     with closing(connect(endpoint, purpose="tests")) as connection:
         schema = read_schema(connection, table, with_statement=True)
-    plan = TablePlan(schema, TableId(target, "t"), 0)
+    plan = TablePlan.alike(schema, TableId(target, "t"), 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
     settings = SinkSettings(**options)  # type: ignore[arg-type]
     opened = open_sink("mysql", Endpoint.parse(sink.dsn()), owner, [plan], settings)

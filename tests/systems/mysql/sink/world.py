@@ -8,6 +8,7 @@ from typing import Any
 from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.jobspec import ApplyMode
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TypeKind
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
@@ -46,7 +47,8 @@ class MySqlSinkWorld(SinkWorld):
         schema = self.orders.schema
         long = mysql_type("longtext", charset=TEXT.charset, collation=TEXT.collation)
         columns = (schema.columns[0], replace(schema.columns[1], type=long))
-        self.orders = replace(self.orders, schema=replace(schema, columns=columns))
+        wider = replace(schema, columns=columns)
+        self.orders = TablePlan.alike(wider, self.orders.sink_table, 0)
 
     @property
     def endpoint(self) -> Endpoint:

@@ -1,0 +1,243 @@
+"""How a table at the sink differs from the source's: which columns and rows it has, and its key.
+
+A shape is data, stored with a table's plan. `Sink.target_of` makes the sink's definition from the
+source's and a shape; `columns.shaping` turns the rows and changes of the one into the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.row_filters import (
+    RowFilter,
+    columns_in,
+    filter_from_json,
+    filter_to_json,
+)
+from airflow_cdc_provider.core.table_schema import (
+    Column,
+    ColumnType,
+    TableSchema,
+    TypeKind,
+    UniqueKey,
+)
+
+Constant = int | str
+_MASKED_KINDS = frozenset({TypeKind.TEXT, TypeKind.BINARY})
+
+
+class MaskKind(StrEnum):
+    """What is kept of a masked value."""
+
+    NULL = "null"
+    """Nothing: NULL."""
+    FIXED = "fixed"
+    """Nothing: one text for all values but NULL."""
+    FIRST = "first"
+    """The first characters of a text, the first bytes of a binary."""
+    LAST = "last"
+    """The last characters of a text, the last bytes of a binary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """How a column's values are masked; NULL stays NULL."""
+
+    kind: MaskKind
+    text: str = ""
+    """Of `MaskKind.FIXED`."""
+    length: int = 0
+    """Of `MaskKind.FIRST` and `LAST`: characters of texts, bytes of binaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column of the sink's table and where its values come from.
+
+    They are those of the source's column `source`, masked or as they are; without one they are all
+    `constant`.
+    """
+
+    name: str
+    source: str = ""
+    mask: Mask | None = None
+    constant: Constant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What differs between a table at the source and at the sink, apart from its name."""
+
+    columns: tuple[OutputColumn, ...] = ()
+    """The sink's columns in order; none: all that are copied, as they are."""
+    where: RowFilter | None = None
+    """Which rows are copied, by the source's columns; None: all."""
+    deleted_flag: str = ""
+    """A column that is 1 where the source has deleted the row and 0 elsewhere.
+
+    Empty: rows are deleted.
+    """
+    key: tuple[str, ...] = ()
+    """The sink's key by the names of its columns; none: the source's primary key."""
+
+    @property
+    def is_identity(self) -> bool:
+        """Tell whether rows and changes of the sink's table are the source's."""
+        return self == SAME_SHAPE
+
+    def columns_of(self, schema: TableSchema) -> tuple[OutputColumn, ...]:
+        """Return the sink's columns without the flag: those given, or all copied ones."""
+        return self.columns or tuple(OutputColumn(c.name, c.name) for c in schema.copied_columns)
+
+    def key_of(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the sink's key: the one given, or the source's by the names of the sink.
+
+        `ValueError` if a column of the source's key is left out or masked.
+        """
+        if self.key:
+            return self.key
+        names = {each.source: each.name for each in self.columns_of(schema) if not each.mask}
+        lost = [name for name in schema.primary_key if name not in names]
+        if lost:
+            raise ValueError(
+                f"{', '.join(lost)} of {schema.table} is in its key, and is left out or masked"
+            )
+        return tuple(names[name] for name in schema.primary_key)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the shape as JSON."""
+        where = None if self.where is None else filter_to_json(self.where)
+        return {**asdict(self), "where": where}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> TableShape:
+        """Read a shape from its JSON."""
+        return cls(
+            columns=tuple(_output_column(each) for each in form["columns"]),
+            where=None if form["where"] is None else filter_from_json(form["where"]),
+            deleted_flag=form["deleted_flag"],
+            key=tuple(form["key"]),
+        )
+
+
+SAME_SHAPE = TableShape()
+
+
+@dataclass(frozen=True, slots=True)
+class AddedTypes:
+    """A sink's types for columns that the source does not have."""
+
+    number: ColumnType
+    """A signed whole number of 64 bits."""
+    text: ColumnType
+    flag: ColumnType
+    """A whole number of 8 bits."""
+
+
+def shaped_schema(
+    schema: TableSchema, table: TableId, shape: TableShape, added: AddedTypes
+) -> TableSchema:
+    """Return the definition of the sink's table, in the source's types but for added columns.
+
+    `ValueError` names the column for which that is impossible.
+    """
+    if shape.is_identity:
+        return replace(schema, table=table)
+    _require_possible(schema, shape)
+    key = shape.key_of(schema)
+    columns = [
+        _column(schema, each, added, is_key=each.name in key) for each in shape.columns_of(schema)
+    ]
+    if shape.deleted_flag:
+        columns.append(Column(shape.deleted_flag, added.flag, nullable=False))
+    return TableSchema(
+        table=table,
+        columns=tuple(columns),
+        primary_key=key,
+        key_prefixes=schema.key_prefixes if key == schema.primary_key else (0,) * len(key),
+        unique_keys=tuple(_unique_keys(schema, shape)),
+        engine=schema.engine,
+        collation=schema.collation,
+        flavour=schema.flavour,
+    )
+
+
+def _output_column(form: Mapping[str, Any]) -> OutputColumn:
+    """Read a column of the sink from its JSON."""
+    mask = form["mask"]
+    read = None if mask is None else Mask(MaskKind(mask["kind"]), mask["text"], mask["length"])
+    return OutputColumn(form["name"], form["source"], read, form["constant"])
+
+
+def _require_possible(schema: TableSchema, shape: TableShape) -> None:
+    """Raise `ValueError` for a column that the source lacks, or that the sink would have twice."""
+    copied = {column.name: column for column in schema.copied_columns}
+    outputs = shape.columns_of(schema)
+    asked = {each.source for each in outputs if each.source}
+    asked |= set() if shape.where is None else set(columns_in(shape.where))
+    for name in sorted(asked - copied.keys()):
+        raise ValueError(f"{schema.table} has no column {name} that is copied")
+    names = [each.name for each in outputs] + ([shape.deleted_flag] if shape.deleted_flag else [])
+    for name in sorted({n for n in names if _folded(names).count(n.casefold()) > 1}):
+        raise ValueError(f"{schema.table} would have two columns {name} at the sink")
+    for each in outputs:
+        _require_value(schema, each, copied)
+    masked = {each.name for each in outputs if each.mask}
+    for name in shape.key:
+        if name not in names or name in masked or name == shape.deleted_flag:
+            raise ValueError(f"{name} cannot be in the key of {schema.table} at the sink")
+
+
+def _require_value(schema: TableSchema, output: OutputColumn, copied: Mapping[str, Column]) -> None:
+    """Raise `ValueError` for a column that has no value, or a mask that its type does not take."""
+    if bool(output.source) == (output.constant is not None):
+        raise ValueError(f"{output.name} of {schema.table} comes from a column, or is one constant")
+    if output.mask is None:
+        return
+    if not output.source:
+        raise ValueError(f"{output.name} of {schema.table} is a constant, which is not masked")
+    kind = copied[output.source].type.kind
+    if output.mask.kind is not MaskKind.NULL and kind not in _MASKED_KINDS:
+        raise ValueError(
+            f"{output.source} of {schema.table} is neither text nor binary: it can be masked "
+            "by NULL alone"
+        )
+
+
+def _folded(names: Collection[str]) -> list[str]:
+    """Return names as columns are compared."""
+    return [name.casefold() for name in names]
+
+
+def _column(
+    schema: TableSchema, output: OutputColumn, added: AddedTypes, *, is_key: bool
+) -> Column:
+    """Return the definition of one column of the sink."""
+    if not output.source:
+        made = added.number if isinstance(output.constant, int) else added.text
+        return Column(output.name, made, nullable=False)
+    column = schema.column(output.source)
+    is_nulled = output.mask is not None and output.mask.kind is MaskKind.NULL
+    return replace(
+        column,
+        name=output.name,
+        nullable=(column.nullable or is_nulled) and not is_key,
+        auto_increment=False,
+    )
+
+
+def _unique_keys(schema: TableSchema, shape: TableShape) -> Iterator[UniqueKey]:
+    """Yield the source's unique keys that hold at the sink, by the names of its columns.
+
+    With rows that are only marked as deleted none does: their values may have been taken since.
+    """
+    if shape.deleted_flag:
+        return
+    names = {each.source: each.name for each in shape.columns_of(schema) if not each.mask}
+    for key in schema.unique_keys:
+        if all(name in names for name in key.columns):
+            yield UniqueKey(key.name, tuple(names[name] for name in key.columns))

@@ -1,0 +1,150 @@
+"""How a table at the sink may differ from the source's, and what is refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyKind, KeyRange
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_filters import (
+    AllOf,
+    AnyOf,
+    Comparator,
+    Comparison,
+    IsNull,
+    Not,
+    columns_in,
+)
+from airflow_cdc_provider.core.schema_codec import plan_from_json, plan_to_json
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.table_schema import (
+    Column,
+    ColumnType,
+    TableSchema,
+    TypeKind,
+    UniqueKey,
+)
+from airflow_cdc_provider.core.table_shape import (
+    AddedTypes,
+    Mask,
+    MaskKind,
+    OutputColumn,
+    TableShape,
+    shaped_schema,
+)
+from airflow_cdc_provider.systems.mysql.dialect.column_types import type_of_before_kinds
+
+NUMBER = ColumnType("bigint", TypeKind.INTEGER, KeyKind.INTEGER)
+TEXT = ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT, length=20)
+ADDED = AddedTypes(number=NUMBER, text=TEXT, flag=NUMBER)
+USERS = TableSchema(
+    TableId("shop", "users"),
+    (
+        Column("id", NUMBER, nullable=False, auto_increment=True),
+        Column("mail", TEXT),
+        Column("age", NUMBER),
+        Column("twice", NUMBER, generated=True),
+    ),
+    ("id",),
+    (0,),
+    (UniqueKey("mail", ("mail",)),),
+    create_statement="CREATE TABLE users (...)",
+)
+AT_SINK = TableId("dw", "people")
+KEY, MAIL = OutputColumn("id", "id"), OutputColumn("mail", "mail")
+FIRST_2 = Mask(MaskKind.FIRST, length=2)
+
+
+def test_a_table_that_differs_in_nothing_has_the_sources_definition_under_its_own_name() -> None:
+    target = shaped_schema(USERS, AT_SINK, TableShape(), ADDED)
+    assert target == replace(USERS, table=AT_SINK)
+    assert TablePlan.alike(USERS, AT_SINK, 0) == TablePlan(USERS, target, 0)
+
+
+def test_a_plan_of_a_table_that_differs_in_nothing_is_stored_as_it_was_before() -> None:
+    form = plan_to_json(TablePlan.alike(USERS, AT_SINK, 7))
+    assert set(form) == {"schema", "sink_table", "estimated_rows"}
+    assert plan_from_json(form, type_of_before_kinds) == TablePlan.alike(USERS, AT_SINK, 7)
+
+
+def test_a_plan_with_every_difference_is_stored_and_read() -> None:
+    where = AllOf(
+        (
+            Not(IsNull("age")),
+            AnyOf(
+                (
+                    Comparison("mail", Comparator.UNEQUAL, "x"),
+                    Comparison("age", Comparator.AT_LEAST, 18),
+                )
+            ),
+        )
+    )
+    shape = TableShape(
+        columns=(
+            OutputColumn("shop", constant=4),
+            OutputColumn("number", "id"),
+            OutputColumn("m", "mail", FIRST_2),
+        ),
+        where=where,
+        deleted_flag="gone",
+        key=("shop", "number"),
+    )
+    plan = TablePlan(USERS, shaped_schema(USERS, AT_SINK, shape, ADDED), 7, shape)
+    assert plan_from_json(plan_to_json(plan), type_of_before_kinds) == plan
+    assert sorted(columns_in(where)) == ["age", "age", "mail"]
+    raw = TableShape(where=Comparison("mail", Comparator.LESS, b"\xff"))
+    assert TableShape.from_json(raw.to_json()) == raw
+
+
+def test_a_sinks_definition_has_what_is_chosen_under_its_new_names() -> None:
+    shape = TableShape(
+        columns=(OutputColumn("number", "id"), OutputColumn("address", "mail")), deleted_flag="gone"
+    )
+    target = shaped_schema(USERS, AT_SINK, shape, ADDED)
+    assert [(c.name, c.nullable, c.auto_increment) for c in target.columns] == [
+        ("number", False, False),
+        ("address", True, False),
+        ("gone", False, False),
+    ]
+    assert target.primary_key == ("number",)
+    assert target.unique_keys == ()  # a marked row may hold a value that is taken again
+    living = shaped_schema(USERS, AT_SINK, replace(shape, deleted_flag=""), ADDED)
+    assert living.unique_keys == (UniqueKey("mail", ("address",)),)
+
+
+def test_a_splits_range_is_over_the_sinks_names() -> None:
+    shape = TableShape(columns=(OutputColumn("number", "id"), MAIL))
+    plan = TablePlan(USERS, shaped_schema(USERS, AT_SINK, shape, ADDED), 0, shape)
+    split = SnapshotSplit(USERS.table, 3, ("id",), USERS.key_kinds, KeyRange((1,), (9,)))
+    assert plan.split_at_sink(split) == replace(split, key_columns=("number",))
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (TableShape(columns=(MAIL,)), "id of shop.users is in its key"),
+        (TableShape(columns=(OutputColumn("id", "id", Mask(MaskKind.NULL)),)), "is in its key"),
+        (TableShape(columns=(KEY, OutputColumn("x", "nobody"))), "no column nobody that is copied"),
+        (TableShape(columns=(KEY, OutputColumn("x", "twice"))), "no column twice that is copied"),
+        (TableShape(columns=(KEY, MAIL, OutputColumn("MAIL", "age"))), "two columns MAIL"),
+        (TableShape(deleted_flag="Age"), "two columns Age"),
+        (TableShape(where=IsNull("nobody")), "no column nobody"),
+        (TableShape(columns=(KEY, OutputColumn("x"))), "comes from a column, or is one constant"),
+        (TableShape(columns=(KEY, OutputColumn("x", "age", FIRST_2))), "by NULL alone"),
+        (
+            TableShape(columns=(KEY, OutputColumn("x", mask=FIRST_2, constant=1))),
+            "which is not masked",
+        ),
+        (TableShape(key=("nobody",)), "nobody cannot be in the key"),
+        (
+            TableShape(columns=(KEY, OutputColumn("m", "mail", FIRST_2)), key=("m",)),
+            "m cannot be in the key",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(shape: TableShape, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        shaped_schema(USERS, AT_SINK, shape, ADDED)
