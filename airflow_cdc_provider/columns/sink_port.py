@@ -17,7 +17,7 @@ from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
-from airflow_cdc_provider.core.jobspec import ApplyMode
+from airflow_cdc_provider.core.jobspec import ApplyMode, SourceOptions
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -438,7 +438,8 @@ class SinkSettings:
     apply: ApplyMode = ApplyMode.TRANSACTIONS
     writers: int = 1
     """Parallel writers of `ApplyMode.MERGED`."""
-    zero_dates: str = "fail"
+    source_options: SourceOptions = field(default_factory=dict, hash=False)
+    """Of the source whose rows are written: some say how its values are."""
     local_files: bool = True
     """Files of the client's may be loaded where the sink allows it."""
 

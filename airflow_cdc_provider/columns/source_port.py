@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.history import AppliedThrough, SharedHistory
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.logged_events import LogView
@@ -183,21 +184,22 @@ class SplitReading:
     """The settings of one reader of splits."""
 
     schemas: Mapping[TableId, TableSchema]
-    reader_id: int
-    """An id at the source that no other reader of its log has."""
+    reader: int
+    """A number that no other reader of the pipeline has at the same time."""
     backfill: bool
     max_split_bytes: int
-    zero_dates: str
+    options: SourceOptions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """The settings of the stream's reader of the log."""
+    """The settings of a reader of the log."""
 
     schemas: Mapping[TableId, TableSchema]
-    reader_id: int
+    reader: int
+    """A number that no other reader of the pipeline has at the same time; the stream's is 0."""
     max_batch_changes: int = 100_000
-    zero_dates: str = "fail"
+    options: SourceOptions = field(default_factory=dict)
     every_statement: bool = False
     """Batches end at each statement that names a table, harmless or not."""
     picks: TablePicks = NO_PICKS
@@ -208,19 +210,19 @@ class LogReading:
 
 @dataclass(frozen=True, slots=True)
 class PreflightQuestion:
-    """What preflight is to check of a source: tables, patterns, ids and connections."""
+    """What preflight is to check of a source: tables, patterns, options and connections."""
 
     plans: Sequence[TablePlan]
     picked: Sequence[TableFacts] = ()
     """The tables that the patterns pick, of whatever kind."""
     patterns: Sequence[Pattern] = ()
-    reader_ids: range = range(0)
+    options: SourceOptions = field(default_factory=dict)
     readers: int = 0
     """How many read at the same time."""
     is_snapshot_done: bool = False
     """Whether all that is left is to follow the log."""
     is_new: bool = False
-    """Whether no reader that has one of the ids can be its own."""
+    """Whether no reader that the source has now can be its own."""
     facts: Sequence[str] = ()
     """What the sink writes of each change beside its rows: `SinkAbilities.facts`."""
 
@@ -273,6 +275,9 @@ class Source(Protocol):
 
     def connections_a_reader(self, *, backfill: bool) -> int:
         """Return how many connections one snapshot reader uses."""
+
+    def most_readers(self, options: SourceOptions) -> int:
+        """Return how many readers of a pipeline may read its log at once, the stream's included."""
 
     def boundaries(self, split_rows: int) -> AbstractContextManager[Boundaries]:
         """Open the finder of split boundaries."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,6 +22,8 @@ SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
 STATE_DSN_ENV = "AIRFLOW_CDC_STATE_DSN"
 ANY_PORT = range(1)
 """Port 0: whichever is free."""
+SourceOptions = Mapping[str, Any]
+"""What the file says of its source that this kind of source alone has, as JSON holds it."""
 ENCODED = "base64:"
 """Before a spec on the command line of a cluster: YARN takes doubled braces for its own."""
 
@@ -63,8 +66,6 @@ class JobSpec:
     state_env: str = STATE_DSN_ENV
     sink_type: str = ""
     """The system of the sink; empty: the one its DSN names."""
-    server_id_first: int = 5400
-    server_id_last: int = 5499
     max_connections: int = 8
     """On the source, all of the job's tasks together."""
     split_rows: int = 50_000
@@ -94,8 +95,7 @@ class JobSpec:
     """A table that cannot go on is left alone, and the others flow on."""
     picks: TablePicks = NO_PICKS
     """Tables that the file picks: the stream tells of those that come."""
-    zero_dates: str = "fail"
-    """What becomes of zero and partial dates: `fail`, `null` or `text` (value model)."""
+    source_options: SourceOptions = field(default_factory=dict, hash=False)
 
     @property
     def assigner_ports(self) -> range:
@@ -116,7 +116,7 @@ class JobSpec:
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
         """Read a spec from JSON; `ValueError` names fields that a later release added."""
-        form: dict[str, Any] = json.loads(text)
+        form = _with_options(json.loads(text))
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(form.keys() - known)
         if unknown:
@@ -132,3 +132,12 @@ class JobSpec:
                 "schema_changes": SchemaPolicy.from_json(form.get("schema_changes", {})),
             }
         )
+
+
+def _with_options(form: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec's JSON with the source's options in one place, as earlier releases had not."""
+    if "server_id_first" not in form:
+        return form
+    ids = [form.pop("server_id_first"), form.pop("server_id_last")]
+    options = {"server_ids": ids, "zero_dates": form.pop("zero_dates", "fail")}
+    return {**form, "source_options": options}

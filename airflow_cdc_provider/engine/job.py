@@ -101,7 +101,7 @@ class Job:
             self.servers.sink,
             Owner(spec.pipeline, spec.generation),
             self.plans(),
-            SinkSettings(apply=spec.apply, writers=spec.writers, zero_dates=spec.zero_dates),
+            SinkSettings(spec.apply, spec.writers, spec.source_options),
         )
 
     def pipeline(self) -> PipelineState:

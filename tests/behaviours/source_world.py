@@ -24,6 +24,8 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from tests.behaviours.sink_world import Change, Row
 
 READER_ID = 7951
+OPTIONS = {"server_ids": [READER_ID, READER_ID + 9]}
+"""For sources that know their readers by such numbers; others look at nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class SourceWorld(ABC):
 
     def log_reader(self, start: LogPosition, *, batch_changes: int = 100_000) -> TailReader:
         stream = StreamSplit(start, None, (TableProgress(self.table, start),))
-        reading = LogReading({self.table: self.schema()}, READER_ID, batch_changes)
+        reading = LogReading({self.table: self.schema()}, 0, batch_changes, OPTIONS)
         return self.source.log_reader(stream, reading)
 
     def batches(

@@ -122,7 +122,7 @@ def loop_on(server: SqlServer, database: str, mode: ApplyMode) -> Loop:
         ledger.take_over(1)
         ledger.start_plan("a plan")
         ledger.store_stream(StreamSplit(start, None, (TableProgress(table, start),)))
-    reading = LogReading({plan.schema.table: plan.schema}, reader_id=7411)
+    reading = LogReading({plan.schema.table: plan.schema}, 0, options={"server_ids": [7411, 7411]})
     return Loop(server, database, StreamTask(MySqlSource(endpoint), sink, reading))
 
 

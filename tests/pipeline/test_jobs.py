@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, FencedError, LogPurgedError
-from airflow_cdc_provider.core.jobspec import ApplyMode, JobKind, StreamMode
+from airflow_cdc_provider.core.jobspec import ApplyMode, JobKind, JobSpec, StreamMode
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.steps.jobs import (
     SparkOptions,
@@ -52,6 +53,16 @@ def test_a_log_without_a_result_has_none(tmp_path: Path) -> None:
     assert job_result(log) is None
 
 
+def test_a_spec_of_an_earlier_release_has_its_sources_options_in_one_place() -> None:
+    spec = snapshot_spec(parse_pipeline(FULL).model, 7)
+    form = json.loads(spec.to_json())
+    options = form.pop("source_options")
+    first, last = options["server_ids"]
+    form |= {"server_id_first": first, "server_id_last": last, "zero_dates": "text"}
+    read = JobSpec.from_json(json.dumps(form))
+    assert read == replace(spec, source_options={**options, "zero_dates": "text"})
+
+
 def test_the_specs_carry_what_the_file_says() -> None:
     text = FULL.replace("mode: continuous", "mode: bounded").replace(
         "apply: transactions", "apply: merged\n  writers: 3"
@@ -59,7 +70,8 @@ def test_the_specs_carry_what_the_file_says() -> None:
     model = parse_pipeline(text).model
     spec = snapshot_spec(model, 7)
     assert (spec.kind, spec.generation, spec.split_rows) == (JobKind.SNAPSHOT, 7, 50_000)
-    assert (spec.server_id_first, spec.server_id_last) == (5400, 5499)
+    assert spec.source_options == {"server_ids": [5400, 5499], "zero_dates": "fail"}
+    assert JobSpec.from_json(spec.to_json()) == spec
     stream = stream_spec(model, 8)
     assert (stream.kind, stream.stream_mode) == (JobKind.STREAM, StreamMode.BOUNDED)
     assert (stream.apply, stream.writers) == (ApplyMode.MERGED, 3)

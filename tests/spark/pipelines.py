@@ -35,8 +35,7 @@ from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.given import SqlServer
 
 CONSTANT: dict[str, Any] = {
-    "server_id_first": 61_000,
-    "server_id_last": 61_009,
+    "source_options": {"server_ids": [61_000, 61_009]},
     "max_connections": 5,
 }
 

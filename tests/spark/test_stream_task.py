@@ -41,7 +41,7 @@ def test_an_end_of_the_former_servers_log_is_not_waited_for_on_a_new_one(
     start = position_of(mysql_server)
     assert start.binlog is not None
     sink = streaming_sink(mysql_sink, start)
-    reading = LogReading({}, reader_id=7301)
+    reading = LogReading({}, 0, options={"server_ids": [7301, 7301]})
     task = StreamTask(open_source(Endpoint.parse(mysql_server.dsn())), sink, reading)
     end = MySqlPosition(_FORMER, start.binlog.at(1 << 30))
     (row,) = [

@@ -11,12 +11,13 @@ from itertools import count, cycle
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.source_port import SplitReader, SplitReading
+from airflow_cdc_provider.columns.source_port import SplitReader
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.splits import KeyList, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.readings import split_reading
 from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom
 
 if TYPE_CHECKING:
@@ -106,22 +107,15 @@ def halves_of(job: Job, split: SnapshotSplit) -> tuple[SnapshotSplit, SnapshotSp
 
 def open_readers(job: Job, schema: TableSchema, numbers: Sequence[int]) -> list[SplitReader]:
     """Open one split reader of a table for each of `numbers`."""
-    return [job.source().split_reader(_reading(job, schema, number)) for number in numbers]
+    schemas = {schema.table: schema}
+    return [
+        job.source().split_reader(split_reading(job.spec, schemas, reader=number, backfill=True))
+        for number in numbers
+    ]
 
 
 def room_for_readers(job: Job) -> ReaderRoom:
-    """Return the connections and server ids that requests may use on the source."""
-    spec, each = job.spec, job.source().connections_a_reader(backfill=True)
-    return ReaderRoom(spec.max_connections, spec.server_id_last - spec.server_id_first, each)
-
-
-def _reading(job: Job, schema: TableSchema, number: int) -> SplitReading:
-    """Return the settings of one split reader."""
-    spec = job.spec
-    return SplitReading(
-        schemas={schema.table: schema},
-        reader_id=spec.server_id_first + 1 + number,  # the first is the stream's
-        backfill=True,
-        max_split_bytes=spec.max_split_bytes,
-        zero_dates=spec.zero_dates,
-    )
+    """Return the connections and readers that requests may have at the source."""
+    source, spec = job.source(), job.spec
+    most = source.most_readers(spec.source_options) - 1  # one is the stream's
+    return ReaderRoom(spec.max_connections, most, source.connections_a_reader(backfill=True))

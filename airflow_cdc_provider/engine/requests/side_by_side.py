@@ -19,10 +19,10 @@ READERS = 2
 
 @dataclass(slots=True)
 class ReaderRoom:
-    """The connections and server ids of the source that all requests share."""
+    """The connections and readers at the source that all requests share."""
 
     connections: int
-    ids: int
+    readers: int
     connections_a_reader: int
     _taken: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     """By request: its connections, and the numbers of its readers."""
@@ -37,7 +37,7 @@ class ReaderRoom:
         busy = {number for _, numbers in self._taken.values() for number in numbers}
         beside = 1 if request.scope.chosen is None else 2  # what finds boundaries, and cuts
         most = min(READERS, (self.connections - used - beside) // each)
-        free = [number for number in range(max(1, self.ids)) if number not in busy]
+        free = [number for number in range(max(1, self.readers)) if number not in busy]
         taken = tuple(free[: max(most, 0 if self._taken else 1)])
         if taken:
             self._taken[request.request_id] = beside + len(taken) * each, taken

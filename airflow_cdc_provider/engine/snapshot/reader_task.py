@@ -66,7 +66,7 @@ class ReaderTask:
     secrets: Secrets
     plans: Mapping[TableId, TablePlan]
     reading: SplitReading
-    """As the first reader does it; the ids of the others count on from its."""
+    """As the first reader does it; the numbers of the others count on from its."""
     back_off: BackOff = field(default_factory=BackOff)
     relieved_after_s: float | None = None
     """A reader that has worked for as long takes no further split; another follows it."""
@@ -167,7 +167,7 @@ class _Reader:
         """Read one split and publish its rows, without a retry; return the report."""
         if self._source is None:
             reading = self._task.reading
-            own = replace(reading, reader_id=reading.reader_id + self._number)
+            own = replace(reading, reader=reading.reader + self._number)
             self._source = self._task.source.split_reader(own)
         if self._sink is None:
             self._sink = self._task.sink.open_splits()

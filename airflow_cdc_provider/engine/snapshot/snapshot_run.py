@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import Protocol
 
-from airflow_cdc_provider.columns.source_port import SplitReading
 from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -33,6 +32,7 @@ from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
+from airflow_cdc_provider.engine.readings import split_reading
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.server_looks import watched_servers
@@ -178,33 +178,28 @@ def _check_source(job: Job, held: Sequence[AppliedThrough]) -> None:
 
 
 def reader_count(job: Job, at_once: int | None, each: int, *, planning: bool) -> int:
-    """Return how many readers keep within `max_connections` and the ids on the source.
+    """Return how many readers keep within `max_connections` and what the source lets read at once.
 
     With backfill a reader counts two connections, one for rows and one for the log: to open the
     second only when a split has something to replay would break the promise when it matters. The
     planner holds one while it plans. More readers than run at once would only wait.
     """
     count = (job.spec.max_connections - int(planning)) // each
-    count = min(count, job.spec.server_id_last - job.spec.server_id_first)
+    count = min(count, job.source().most_readers(job.spec.source_options) - 1)
     return max(1, count if at_once is None else min(count, at_once))
 
 
 def _task(job: Job, server: AssignerServer) -> ReaderTask:
     """Return the settings of the readers."""
     plans = {plan.schema.table: plan for plan in job.plans()}
+    schemas = {table: plan.schema for table, plan in plans.items()}
     return ReaderTask(
         source=job.source(),
         sink=job.sink(),
         assigner=server.address,
         secrets=job.servers.secrets,
         plans=plans,
-        reading=SplitReading(
-            schemas={table: plan.schema for table, plan in plans.items()},
-            reader_id=job.spec.server_id_first + 1,
-            backfill=job.spec.backfill,
-            max_split_bytes=job.spec.max_split_bytes,
-            zero_dates=job.spec.zero_dates,
-        ),
+        reading=split_reading(job.spec, schemas, reader=0, backfill=job.spec.backfill),
     )
 
 

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Protocol
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
-from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.backoff import FOR_A_DAY, BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -38,6 +37,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
+from airflow_cdc_provider.engine.readings import log_reading
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.requests.worker import RequestWorker
@@ -346,12 +346,10 @@ def _task(job: Job, following: Following) -> StreamTask:
     return StreamTask(
         source=job.source(),
         sink=sink,
-        reading=LogReading(
-            # a table of the plan may be on its way in or out
-            schemas={table: schemas[table] for table in schemas if table in following.tables},
-            reader_id=spec.server_id_first,
-            max_batch_changes=spec.max_batch_changes,
-            zero_dates=spec.zero_dates,
+        # a table of the plan may be on its way in or out
+        reading=log_reading(
+            spec,
+            {table: schemas[table] for table in schemas if table in following.tables},
             picks=spec.picks,
             facts=sink.abilities.facts,
         ),

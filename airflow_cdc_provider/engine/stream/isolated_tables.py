@@ -21,7 +21,6 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
-from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -40,6 +39,7 @@ from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStat
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.readings import STREAM, log_reading
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
@@ -104,7 +104,7 @@ class StoppedTables:
         self._pause(ledger)
         stopped = {each.table: each for each in ledger.stopped()}
         wanted = self._wanted(stopped)
-        may_wait = self._job.spec.stream_mode is StreamMode.CONTINUOUS and self._ids > 1
+        may_wait = self._job.spec.stream_mode is StreamMode.CONTINUOUS and self._readers > 1
         later = wanted - self._following.caught_up if may_wait else frozenset()
         failed = {}
         for table in sorted(wanted - later):
@@ -127,7 +127,7 @@ class StoppedTables:
             return
         for table in sorted(tables):
             try:
-                self._by_the_log(table, reader_id=self._job.spec.server_id_first + 1)
+                self._by_the_log(table, reader=STREAM + 1)
             except (RetryableError, FencedError):
                 raise
             except CdcError as error:
@@ -235,7 +235,7 @@ class StoppedTables:
         changed_by: tuple[object, ...] = ()
         while (stopped := _of(ledger, table)) is not None:
             try:
-                self._by_the_log(table, reader_id=self._job.spec.server_id_first)
+                self._by_the_log(table, reader=STREAM)
                 self._give_back(ledger, stopped)
             except TableChangedError as error:
                 if error.args == changed_by:
@@ -256,15 +256,10 @@ class StoppedTables:
         store.mark_table(self._name, self._generation, table, phase)
         self._tell(f"{table}: flows again, brought back by the log")
 
-    def _by_the_log(self, table: TableId, *, reader_id: int) -> None:
+    def _by_the_log(self, table: TableId, *, reader: int) -> None:
         """Apply the log to one isolated table, from its position to the end of the log."""
-        spec, source, schemas = self._job.spec, self._job.source(), self._job.schemas()
-        reading = LogReading(
-            schemas={table: schemas[table]},
-            reader_id=reader_id,
-            max_batch_changes=spec.max_batch_changes,
-            zero_dates=spec.zero_dates,
-        )
+        spec, source = self._job.spec, self._job.source()
+        reading = log_reading(spec, {table: self._job.schemas()[table]}, reader=reader)
         columns = source.change_columns(reading)
         with ExitStack() as stack:
             sink = stack.enter_context(closing(self._job.sink().open_stopped(table, columns)))
@@ -273,10 +268,10 @@ class StoppedTables:
                 return
             source.require_same_log(stream.start, held_by_stream(stream), {table})
             log_end = stack.enter_context(closing(source.log_end(purpose="end of the log")))
-            reader = stack.enter_context(closing(source.log_reader(stream, reading)))
+            log_reader = stack.enter_context(closing(source.log_reader(stream, reading)))
             while not self._following.ending.is_set():
                 began = time.monotonic()
-                for batch in reader.read_up_to(log_end.now(), batch_s=spec.max_batch_s):
+                for batch in log_reader.read_up_to(log_end.now(), batch_s=spec.max_batch_s):
                     if self._following.ending.is_set():
                         return
                     sink.apply(batch)
@@ -300,10 +295,7 @@ class StoppedTables:
 
     def _changes(self, table: TableId) -> SchemaChanges:
         """Return what applies definition changes of this table alone."""
-        spec = self._job.spec
-        reading = LogReading(
-            {table: self._job.schemas()[table]}, spec.server_id_first, zero_dates=spec.zero_dates
-        )
+        reading = log_reading(self._job.spec, {table: self._job.schemas()[table]})
         return SchemaChanges(self._job, self._following, reading)
 
     # --- what is told -------------------------------------------------------------------------
@@ -313,9 +305,9 @@ class StoppedTables:
         return self._job.spec.generation
 
     @property
-    def _ids(self) -> int:
+    def _readers(self) -> int:
         """How many readers of the log may connect at once."""
-        return self._job.spec.server_id_last - self._job.spec.server_id_first + 1
+        return self._job.source().most_readers(self._job.spec.source_options)
 
     def _tell(self, text: str, *, level: str = "info") -> None:
         """Log a text, and record it among the pipeline's events."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, StreamMode
+from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
@@ -594,6 +594,12 @@ class PipelineFile(Section):
     @property
     def name(self) -> PipelineName:
         return PipelineName(self.pipeline)
+
+    @property
+    def source_options(self) -> SourceOptions:
+        """Return what jobs are told of the source that this kind of source alone has."""
+        ids = self.server_ids
+        return {"server_ids": [ids.start, ids.stop - 1], "zero_dates": self.source.zero_dates}
 
     @property
     def server_ids_needed(self) -> int:

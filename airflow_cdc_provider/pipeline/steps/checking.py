@@ -159,7 +159,7 @@ def _checked(run: Run) -> CheckReport:
             planned.plans,
             planned.picked,
             run.model.source.patterns,
-            reader_ids=run.model.server_ids,
+            options=run.model.source_options,
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
             is_snapshot_done=run.store.is_handed_off(run.name),
             # ids that follow from the pipeline's name are taken by nobody but itself

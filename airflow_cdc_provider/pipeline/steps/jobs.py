@@ -134,14 +134,12 @@ def _spec(
 ) -> JobSpec:
     """Return a job's specification, from the pipeline file."""
     stream = model.stream if mode is None else model.stream.model_copy(update={"mode": mode})
-    ids, ports = model.server_ids, model.spark.assigner_ports
+    ports = model.spark.assigner_ports
     return JobSpec(
         pipeline=model.name,
         generation=generation,
         kind=kind,
         sink_type=model.sink.type,
-        server_id_first=ids.start,
-        server_id_last=ids.stop - 1,
         assigner_port_first=ports.start,
         assigner_port_last=ports.stop - 1,
         max_connections=model.snapshot.max_connections,
@@ -157,7 +155,7 @@ def _spec(
         schema_changes=model.schema_changes.policy,
         isolates_tables=stream.table_errors == "isolate",
         picks=TablePicks(model.source.tables, model.source.exclude),
-        zero_dates=model.source.zero_dates,
+        source_options=model.source_options,
     )
 
 

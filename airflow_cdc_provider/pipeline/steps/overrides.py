@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
-from airflow_cdc_provider.columns.source_port import LogReading, Source
+from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     CdcError,
@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.readings import log_reading
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.stream.refused_place import RefusedPlace, refused_place
@@ -171,7 +172,7 @@ def _place(run: Run, stream: StreamSplit, generation: int) -> RefusedPlace | Non
     plans = [state.plan for state in run.store.tables(run.name)]
     followed = {progress.table for progress in stream.tables}
     schemas = {p.schema.table: p.schema for p in plans if p.schema.table in followed}
-    reading = LogReading(schemas, spec.server_id_first, zero_dates=spec.zero_dates)
+    reading = log_reading(spec, schemas)
     return refused_place(source_of(run), stream.passed(stream.start), reading, plans)
 
 

@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
+from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
@@ -162,7 +163,7 @@ class MySqlSink:
     @property
     def _zero_dates(self) -> ZeroDates:
         """Return the policy for zero and partial dates."""
-        return ZeroDates(self.settings.zero_dates)
+        return MySqlOptions.of(self.settings.source_options).zero_dates
 
     def _session(self, purpose: str, *, scripts: bool = False) -> SinkSession:
         """Open a session on the sink for a purpose."""

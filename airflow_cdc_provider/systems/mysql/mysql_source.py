@@ -24,6 +24,7 @@ from airflow_cdc_provider.columns.source_port import (
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.history import AppliedThrough, SharedHistory, held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
@@ -35,12 +36,12 @@ from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.windows import Clock
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
-from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
 from airflow_cdc_provider.systems.mysql.dialect.conditions import condition_of
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
 from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_behind_first
 from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_list, key_of, value_of
+from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
@@ -167,6 +168,10 @@ class MySqlSource:
             modes = read_capabilities(connection).watermark_modes
         return 1 if modes[:1] == (WatermarkMode.CONSISTENT_SNAPSHOT,) else 2
 
+    def most_readers(self, options: SourceOptions) -> int:
+        """Return how many server ids there are: each reader of the log has one of its own."""
+        return len(MySqlOptions.of(options).server_ids)
+
     @contextmanager
     def boundaries(self, split_rows: int) -> Iterator[Boundaries]:
         """Give, within the block, the function that finds the boundaries of a table's splits."""
@@ -218,13 +223,14 @@ class MySqlSource:
             SnapshotReader,
         )
 
+        options = MySqlOptions.of(reading.options)
         return SnapshotReader(
             self.endpoint,
             reading.schemas,
-            server_id=reading.reader_id,
+            server_id=options.server_id(reading.reader),
             backfill=reading.backfill,
             max_split_bytes=reading.max_split_bytes,
-            zero_dates=ZeroDates(reading.zero_dates),
+            zero_dates=options.zero_dates,
         )
 
     def log_reader(self, stream: StreamSplit, reading: LogReading) -> LogReader:
@@ -233,14 +239,15 @@ class MySqlSource:
             LogReader,
         )
 
+        options = MySqlOptions.of(reading.options)
         return LogReader(
             self.endpoint,
-            server_id=reading.reader_id,
+            server_id=options.server_id(reading.reader),
             start=own(stream.start),
             held=held_by_stream(stream),
             captured=frozenset(reading.schemas),
             limits=BatchLimits(changes=reading.max_batch_changes, bytes=_BATCH_LOG_BYTES),
-            zero_dates=ZeroDates(reading.zero_dates),
+            zero_dates=options.zero_dates,
             schemas=reading.schemas.get,
             every_statement=reading.every_statement,
             picks=reading.picks,
@@ -281,7 +288,7 @@ class MySqlSource:
             arrow_schemas,
         )
 
-        return arrow_schemas(reading.schemas.values(), ZeroDates(reading.zero_dates))
+        return arrow_schemas(reading.schemas.values(), MySqlOptions.of(reading.options).zero_dates)
 
     def open_side(self) -> MySqlVerifySide:
         """Open the source's side of a verification."""

@@ -22,6 +22,7 @@ def preflight(
     patterns: Sequence[Pattern] = (),
 ) -> tuple[Finding, ...]:
     """Look at both servers; what blocks comes first."""
-    question = PreflightQuestion(plans, tuple(picked), patterns, server_ids)
+    options = {"server_ids": [server_ids.start, server_ids.stop - 1]}
+    question = PreflightQuestion(plans, tuple(picked), patterns, options)
     seen = source_look(source, question)
     return sorted_findings([*seen.findings, *sink_look(sink, plans, seen.facts)])

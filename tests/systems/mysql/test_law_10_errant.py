@@ -122,7 +122,11 @@ def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
         ledger.start_plan("a plan")
         start = history.later
         ledger.store_stream(StreamSplit(start, None, (TableProgress(TABLE, start),)))
-    task = StreamTask(MySqlSource(replica), sink, LogReading({TABLE: plan.schema}, reader_id=7421))
+    task = StreamTask(
+        MySqlSource(replica),
+        sink,
+        LogReading({TABLE: plan.schema}, 0, options={"server_ids": [7421, 7421]}),
+    )
     (row,) = read_log(task, BatchNumber("errant", 1), whole_position(history.replica), keeps=False)
     told = row.to_pylist()[0]
     assert told["kind"] == ERROR

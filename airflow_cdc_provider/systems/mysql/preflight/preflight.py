@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.identifiers import (
 )
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
 from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
     Clock,
@@ -306,7 +307,7 @@ def _server_ids(
     question: PreflightQuestion,
 ) -> Iterator[Finding]:
     """Yield findings if server ids of the readers are the source's own, or already in use."""
-    server_ids = question.reader_ids
+    server_ids = MySqlOptions.of(question.options).server_ids
     if capabilities.server_id in server_ids:
         yield Finding(
             Code.SOURCE_SERVER_ID,
@@ -329,7 +330,7 @@ def _server_ids(
         )
     match look(lambda: query_named(connection, capabilities.replicas_statement)):
         case Seen(readers):
-            yield from _taken(readers, subject, question)
+            yield from _taken(readers, server_ids, subject, question)
         case CannotTell() as denied:
             privilege = (
                 "REPLICATION MASTER ADMIN" if capabilities.is_mariadb else "REPLICATION SLAVE"
@@ -351,7 +352,10 @@ def _server_ids(
 
 
 def _taken(
-    readers: Sequence[Mapping[str, Any]], subject: str, question: PreflightQuestion
+    readers: Sequence[Mapping[str, Any]],
+    server_ids: range,
+    subject: str,
+    question: PreflightQuestion,
 ) -> Iterator[Finding]:
     """Yield a finding if connected readers have server ids of the pipeline's range."""
     taken = {
@@ -361,7 +365,7 @@ def _taken(
     clashing = [
         f"{number} ({taken[number]})" if taken[number] else str(number)
         for number in sorted(taken)
-        if number in question.reader_ids
+        if number in server_ids
     ]
     if clashing:
         own = "" if question.is_new else "; if this is the pipeline's own stream, all is well"

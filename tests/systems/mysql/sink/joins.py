@@ -27,6 +27,8 @@ from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from tests.servers.given import SqlServer
 from tests.systems.mysql.splits import SERVER_ID, schema_of, split_of
 
+OPTIONS = {"server_ids": [SERVER_ID, SERVER_ID + 999]}
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -45,7 +47,7 @@ class JoinWorld:
     sink_database: str
     writers: int = 1
     local_files: bool = True
-    reader_ids: Iterator[int] = field(default_factory=lambda: count(SERVER_ID + 2))
+    readers: Iterator[int] = field(default_factory=lambda: count(2))
     stack: ExitStack = field(default_factory=ExitStack)
     pipeline: PipelineName = field(
         default_factory=lambda: PipelineName(f"p_{secrets.token_hex(6)}")
@@ -60,7 +62,7 @@ class JoinWorld:
         self.plan = TablePlan.alike(schema, TableId(self.sink_database, "t"), 0)
         self.source = MySqlSource(Endpoint.parse(self.source_server.dsn()))
         self.schemas = {schema.table: schema}
-        self.reading = SplitReading(self.schemas, SERVER_ID, True, 1 << 24, "fail")
+        self.reading = SplitReading(self.schemas, 0, True, 1 << 24, OPTIONS)
 
     def start(self) -> None:
         """Copy the table, hand it to the stream, and bring it to its consistent point."""
@@ -75,7 +77,7 @@ class JoinWorld:
             split, report, backfilled=split.is_backfilled(wanted=self.reading.backfill)
         )
         self.ledger.store_stream(hand_off([finished]))
-        log = LogReading(self.schemas, SERVER_ID + 1)
+        log = LogReading(self.schemas, 1, options=OPTIONS)
         self.log = self.opened(self.source.log_reader(self.ledger.stream(), log))
         self.changes = self.opened(self.sink().open_changes(self.source.change_columns(log)))
         self.advance()
@@ -142,7 +144,7 @@ class JoinWorld:
         return self.opened(self.sink(generation).open_joins())
 
     def reader(self) -> Any:
-        reading = replace(self.reading, reader_id=next(self.reader_ids))
+        reading = replace(self.reading, reader=next(self.readers))
         return self.opened(self.source.split_reader(reading))
 
     def read(

@@ -221,7 +221,7 @@ def _copy_and_follow(
         status = read_capabilities(connection).status_statement
     plan = TablePlan.alike(schema, copy, 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
-    settings = SinkSettings(zero_dates=ZeroDates.TEXT, **WAYS[way])  # type: ignore[arg-type]
+    settings = SinkSettings(source_options={"zero_dates": "text"}, **WAYS[way])  # type: ignore[arg-type]
     sink = open_sink("mysql", endpoint, owner, [plan], settings)
     with closing(sink.open_ledger()) as ledger, closing(sink.open_tables()) as builder:
         ledger.take_over(1)

@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
@@ -39,6 +40,7 @@ def copy(
     plan = TablePlan.alike(schema, TableId(target, "t"), 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
     settings = SinkSettings(**options)  # type: ignore[arg-type]
+    zero_dates = MySqlOptions.of(settings.source_options).zero_dates
     opened = open_sink("mysql", Endpoint.parse(sink.dsn()), owner, [plan], settings)
     with closing(opened.open_ledger()) as ledger, closing(opened.open_tables()) as builder:
         ledger.take_over(1)
@@ -49,7 +51,7 @@ def copy(
         {table: schema},
         server_id=9101,
         backfill=False,
-        zero_dates=ZeroDates(settings.zero_dates),
+        zero_dates=zero_dates,
     )
     with closing(reader), closing(opened.open_splits()) as splits:
         rows, report = reader.read(split)
@@ -112,10 +114,22 @@ def test_a_zero_date_among_the_servers_own_bytes_follows_the_policy(
     target = fresh_database(mysql_sink)
     if policy is ZeroDates.FAIL:
         with pytest.raises(ValueRefusedError, match="id='2'"):
-            copy(mysql_server, mysql_database, mysql_sink, target, zero_dates=policy)
+            copy(
+                mysql_server,
+                mysql_database,
+                mysql_sink,
+                target,
+                source_options={"zero_dates": policy.value},
+            )
         assert mysql_sink.execute(f"SELECT COUNT(*) FROM `{target}`.t") == [(0,)]
         return
-    copy(mysql_server, mysql_database, mysql_sink, target, zero_dates=policy)
+    copy(
+        mysql_server,
+        mysql_database,
+        mysql_sink,
+        target,
+        source_options={"zero_dates": policy.value},
+    )
     days = mysql_sink.execute(f"SELECT CAST(day AS CHAR) FROM `{target}`.t ORDER BY id")
     second = None if policy is ZeroDates.NULL else "0000-00-00"
     assert days == [("2024-01-02",), (second,)]
