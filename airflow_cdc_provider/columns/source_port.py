@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.history import AppliedThrough, SharedHistory
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.log_reach import LogReach
@@ -236,12 +236,61 @@ class SourceLook:
     """For a sink that knows this kind of source: what the two are compared by."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceAbilities:
+    """What a kind of source can do and needs; the engine never asks for the source's name."""
+
+    holds_log: bool = False
+    """It keeps its log for a reader only where it was asked to: see `LogHold`."""
+
+
+class LogHold(Protocol):
+    """Has a source keep its log for a pipeline, where it would not by itself.
+
+    It belongs to the pipeline's name, and stays until it is released, whoever opened it.
+    """
+
+    def secure(self) -> None:
+        """Have the log kept from now on, before anything is read; again is harmless."""
+
+    def advance(self, needed: LogPosition) -> None:
+        """Let go of the log before `needed`, but for readers that have begun before it."""
+
+    def release(self) -> None:
+        """Have no log kept any more; harmless where none is."""
+
+    def close(self) -> None: ...
+
+
+class NoHold:
+    """The hold of a source that keeps its log by settings of its own."""
+
+    def secure(self) -> None:
+        """Do nothing."""
+
+    def advance(self, needed: LogPosition) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 LOOK_AT_TABLES = "a look at the tables"
 """What a catalogue is opened for, unless it is said."""
 
 
 class Source(Protocol):
     """A server whose tables are read, and its log."""
+
+    @property
+    def abilities(self) -> SourceAbilities:
+        """What this kind of source can do and needs."""
+
+    def hold(self, pipeline: PipelineName) -> LogHold:
+        """Open the pipeline's hold on the log."""
 
     def connect(self, *, purpose: str) -> Any:
         """Open a connection of the system's own driver; the caller closes it."""

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
-from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.engine.server_looks import (
@@ -66,6 +66,8 @@ class _SinkLook:
     split: StreamSplit
     counts: StreamCounts
     tables: Mapping[TableId, TableCounts]
+    needed: tuple[LogPosition, ...] = ()
+    """From where on the log may be read again, by the stream or an isolated table."""
 
 
 class Heartbeat:
@@ -81,6 +83,7 @@ class Heartbeat:
         self._outages = outages
         self._every_s = every_s
         self._lag = Lag()
+        self._held_from: LogPosition | None = None
         self._told_consistent: set[TableId] = set()
         self._next_reach_s = 0.0
         self._next_counts_s = 0.0
@@ -158,7 +161,13 @@ class Heartbeat:
             return None
         # what is consistent at this very position
         told = split.passed(split.start), ledger.counts()
-        return _SinkLook(*told, self._count_tables(ledger, split))
+        return _SinkLook(*told, self._count_tables(ledger, split), self._needed(ledger, split))
+
+    def _needed(self, ledger: SinkLedger, split: StreamSplit) -> tuple[LogPosition, ...]:
+        """Return from where on the log may be read again; empty where the source does not ask."""
+        if not self._source.abilities.holds_log:
+            return ()
+        return split.start, *(each.stream.start for each in ledger.stopped())
 
     def _count_tables(
         self, ledger: SinkLedger, split: StreamSplit
@@ -173,7 +182,18 @@ class Heartbeat:
     def _look_at_source(self, log_end: LogEnd) -> LogPosition:
         """Return the end of the source's log, and note how far back the log reaches."""
         self._tell_reach(log_end)
+        self._advance_hold()
         return log_end.now()
+
+    def _advance_hold(self) -> None:
+        """Have the source let go of log that nobody reads again."""
+        seen = self._sink_look.answer
+        needed = smallest(seen.needed) if seen is not None and seen.needed else None
+        if needed is None or needed == self._held_from:
+            return
+        with closing(self._source.hold(self._sink.owner.pipeline)) as hold:
+            hold.advance(needed)
+        self._held_from = needed
 
     def _tell_reach(self, log_end: LogEnd) -> None:
         """Store how far back the source's log reaches; once a minute, as it lists all files."""

@@ -53,6 +53,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
     open_table_builder,
     open_targets,
+    secure_log,
     sink_of,
 )
 from airflow_cdc_provider.pipeline.steps.table_membership import CatchUp, settle_tables
@@ -167,6 +168,7 @@ def new_plan(run: Run) -> PlanSummary:
     found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
+        secure_log(run)
         return _make(run, ledger, generation, found)
 
 
@@ -174,6 +176,7 @@ def _plan(run: Run, ledger: SinkLedger, found: _Found) -> PlanSummary:
     """Take the pipeline over; continue its plan, adopt the ledger's, or make a new one."""
     is_new = source_is_new(run, found.origin.source, ledger)
     state = take_over(run, ledger)
+    secure_log(run)
     held, stream, warning = ledger.plan_id(), ledger.stream(), ""
     if held and held != state.plan_id and stream is not None:
         streamed = {progress.table for progress in stream.tables}

@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.claims import release_tables
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, release_log, sink_of
 from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
 
 _UNLESS = ", unless its file says existing_rows: replace under sink"
@@ -53,6 +53,7 @@ def drop(run: Run) -> str:
         generation = take_over(run, ledger).generation
         ledger.start_plan("")
         release_tables(run, generation)
+        release_log(run)
         run.store.forget(run.name, generation)
     if not known:
         return f"{run.name} had no plan, neither in this state store nor in the sink's ledger."

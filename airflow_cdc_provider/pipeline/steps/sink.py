@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from airflow_cdc_provider.columns.sink_port import (
     Owner,
@@ -29,6 +30,22 @@ def require_log_goes_on(run: Run, stream: StreamSplit) -> None:
     """Require that the source's log has all from the stream's position on, for its tables."""
     tables = [progress.table for progress in stream.tables]
     source_of(run).require_same_log(stream.start, held_by_stream(stream), tables)
+
+
+def secure_log(run: Run) -> None:
+    """Have the source keep its log for the pipeline, where it has to be asked."""
+    source = source_of(run)
+    if source.abilities.holds_log:
+        with closing(source.hold(run.name)) as hold:
+            hold.secure()
+
+
+def release_log(run: Run) -> None:
+    """Have the source keep no log for the pipeline any more."""
+    source = source_of(run)
+    if source.abilities.holds_log:
+        with closing(source.hold(run.name)) as hold:
+            hold.release()
 
 
 def sink_of(run: Run, generation: int = 0, plans: Sequence[TablePlan] = ()) -> Sink:

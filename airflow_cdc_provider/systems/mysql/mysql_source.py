@@ -15,15 +15,18 @@ from airflow_cdc_provider.columns.source_port import (
     LOOK_AT_TABLES,
     Boundaries,
     Cuts,
+    LogHold,
     LogReading,
+    NoHold,
     Pattern,
     PreflightQuestion,
+    SourceAbilities,
     SourceLook,
     SplitReading,
 )
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.history import AppliedThrough, SharedHistory, held_by_stream
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
@@ -111,6 +114,15 @@ class MySqlSource:
 
     def __str__(self) -> str:
         return str(self.endpoint)
+
+    @property
+    def abilities(self) -> SourceAbilities:
+        """Return what a MySQL source can do and needs."""
+        return SourceAbilities()
+
+    def hold(self, pipeline: PipelineName) -> LogHold:  # noqa: ARG002 - one server, one retention
+        """Return a hold that does nothing: a server keeps its log as long as it is set to."""
+        return NoHold()
 
     def connect(self, *, purpose: str) -> ServerConnection:
         return connect(self.endpoint, purpose=purpose)
