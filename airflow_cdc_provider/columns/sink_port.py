@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -500,3 +500,9 @@ class Sink(Protocol):
 
         Its `stream` is that of the table; refused where `abilities` say so.
         """
+
+
+def redefined(plan: TablePlan, schema: TableSchema, sink: Sink) -> TablePlan:
+    """Return a table's plan under another definition at the source."""
+    target = sink.target_of(schema, plan.sink_table, plan.shape)
+    return replace(plan, schema=schema, target=target)

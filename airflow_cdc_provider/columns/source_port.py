@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from airflow_cdc_provider.columns.verify_port import VerifySide
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.history import AppliedThrough, SharedHistory
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -316,12 +317,6 @@ class Source(Protocol):
         Another server must have nothing before it that changed captured tables and was not read.
         """
 
-    def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
-        """Return how far the server's history and the one that was read are the same.
-
-        `others` are positions of which it is returned whether the server has all of each.
-        """
-
     def connections_a_reader(self, *, backfill: bool) -> int:
         """Return how many connections one snapshot reader uses."""
 
@@ -333,6 +328,26 @@ class Source(Protocol):
 
     def value_cuts(self, split_rows: int) -> AbstractContextManager[Cuts]:
         """Open the finder of values that cut an interval of a column."""
+
+    def middle_of(self, split: SnapshotSplit) -> Key:
+        """Return a key in the middle of a split's rows."""
+
+    def split_reader(self, reading: SplitReading) -> SplitReader:
+        """Open a snapshot reader."""
+
+    def log_reader(self, stream: StreamSplit, reading: LogReading) -> TailReader:
+        """Open the reader of the log at a committed stream's position."""
+
+    def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
+        """Return the columns of each table's changes, in the value model."""
+
+    def log_end(self, *, purpose: str) -> LogEnd:
+        """Open a session that returns positions at the log's end."""
+
+
+@runtime_checkable
+class ReadsText(Protocol):
+    """A source of whose tables a person may name values, keys and conditions."""
 
     def value_of(self, schema: TableSchema, column: str, text: str) -> KeyPart:
         """Parse a column's value as a person writes it, for a column that code can compare.
@@ -361,19 +376,10 @@ class Source(Protocol):
         None where such a key does not say its value to the server.
         """
 
-    def middle_of(self, split: SnapshotSplit) -> Key:
-        """Return a key in the middle of a split's rows."""
 
-    def split_reader(self, reading: SplitReading) -> SplitReader:
-        """Open a snapshot reader."""
-
-    def log_reader(self, stream: StreamSplit, reading: LogReading) -> TailReader:
-        """Open the reader of the log at a committed stream's position."""
-
-    def look_at_log(
-        self, at: str, position: LogPosition | None, *, count: int, values: bool
-    ) -> LogView:
-        """Return log events around the place `at`, else a position, else the log's end."""
+@runtime_checkable
+class FollowsDefinitions(Protocol):
+    """A source that tells how definitions of a table differ."""
 
     def is_same(self, one: TableSchema, other: TableSchema) -> bool:
         """Tell whether two definitions are the same, including defaults and expressions."""
@@ -392,11 +398,47 @@ class Source(Protocol):
         `old`. None if that does not say for sure.
         """
 
-    def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
-        """Return the columns of each table's changes, in the value model."""
+
+@runtime_checkable
+class ShowsLog(Protocol):
+    """A source whose log a person may look at."""
+
+    def look_at_log(
+        self, at: str, position: LogPosition | None, *, count: int, values: bool
+    ) -> LogView:
+        """Return log events around the place `at`, else a position, else the log's end."""
+
+
+@runtime_checkable
+class SharesHistory(Protocol):
+    """A source that tells how much of a history it has that another server has written."""
+
+    def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
+        """Return how far the server's history and the one that was read are the same.
+
+        `others` are positions of which it is returned whether the server has all of each.
+        """
+
+
+@runtime_checkable
+class Verifies(Protocol):
+    """A source whose tables can be compared with a sink's."""
 
     def open_side(self) -> VerifySide:
         """Open the source's side of a comparison."""
 
-    def log_end(self, *, purpose: str) -> LogEnd:
-        """Open a session that returns positions at the log's end."""
+
+Offered = TypeVar("Offered")
+
+
+def offered(source: Source, port: type[Offered]) -> Offered:
+    """Return the source as one that has a port which not every source has; else refuse."""
+    if isinstance(source, port):
+        return source
+    what = (port.__doc__ or "").split("\n")[0].removesuffix(".").lower().removeprefix("a ")
+    raise RefusedError(
+        f"this is not a {what}",
+        where=str(source),
+        risk=NOTHING_CHANGED,
+        remedy="leave out what needs it: not every kind of source has all",
+    )

@@ -21,8 +21,13 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
-from airflow_cdc_provider.columns.sink_port import SinkLedger
-from airflow_cdc_provider.columns.source_port import LogReading, PreflightQuestion
+from airflow_cdc_provider.columns.sink_port import SinkLedger, redefined
+from airflow_cdc_provider.columns.source_port import (
+    FollowsDefinitions,
+    LogReading,
+    PreflightQuestion,
+    offered,
+)
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.identifiers import TableId
@@ -143,8 +148,10 @@ class SchemaChanges:
             raise _not_taken(table, "it is not at the source any more")
         plan = self._captured.plans[table]
         at_sink = self._at_sink(plan)
-        after = self._redefined(plan, self._copied_anew(plan.schema, now[table], at_sink))
-        found = self._job.source().difference(plan.schema, after.schema, ())
+        after = redefined(
+            plan, self._copied_anew(plan.schema, now[table], at_sink), self._job.sink()
+        )
+        found = self._definitions.difference(plan.schema, after.schema, ())
         refused = found.refused or self._refused(after)
         if refused:
             raise _not_taken(table, refused)
@@ -160,10 +167,9 @@ class SchemaChanges:
             return now
         return with_left_out(before, now, None, ignores=True, at_sink=at_sink)
 
-    def _redefined(self, plan: TablePlan, schema: TableSchema) -> TablePlan:
-        """Return a table's plan under another definition at the source."""
-        target = self._job.sink().target_of(schema, plan.sink_table, plan.shape)
-        return replace(plan, schema=schema, target=target)
+    @property
+    def _definitions(self) -> FollowsDefinitions:
+        return offered(self._job.source(), FollowsDefinitions)
 
     def _at_sink(self, plan: TablePlan) -> Collection[str]:
         """Return the columns that the sink's table has, in lower case."""
@@ -201,7 +207,7 @@ class SchemaChanges:
     ) -> Mapping[TableId, TableSchema]:
         """Return the tables' definitions now; raise if they are not those of `before`."""
         now = self._catalogue(tables)
-        same = self._job.source().is_same
+        same = self._definitions.is_same
         if before.keys() != now.keys() or not all(same(before[t], now[t]) for t in now):
             raise _being_changed(tables, f"catalogue of {self._job.source()}")
         return now
@@ -290,7 +296,7 @@ class SchemaChanges:
         """
         if len(said.named) < 2:
             return None
-        between = self._job.source().behind_first(plan.schema, now, said.named)
+        between = self._definitions.behind_first(plan.schema, now, said.named)
         if between is None:
             return None
         alone = self._followed(stream, plan, said.first, between, stopped_by)
@@ -306,7 +312,7 @@ class SchemaChanges:
     ) -> SchemaChange:
         """Return the change by statements after which the table is defined as `now`."""
         at_sink = self._at_sink(plan)
-        after = self._redefined(plan, self._copied(plan.schema, now, said, at_sink))
+        after = redefined(plan, self._copied(plan.schema, now, said, at_sink), self._job.sink())
         change = SchemaChange(
             before=plan,
             after=after,
@@ -333,7 +339,7 @@ class SchemaChanges:
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
         """Return how two definitions differ, by the definitions and the log's statements."""
         effects = [statement.effect for statement in said.found]
-        found = self._job.source().difference(before.schema, after.schema, effects)
+        found = self._definitions.difference(before.schema, after.schema, effects)
         if said.has_harmless and found.added:
             found = found.read_again("it was altered once more, and a default may be another")
         if said.has_rows_between:

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from airflow_cdc_provider.columns.sink_port import Sink
-from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.columns.source_port import Source, Verifies, offered
 from airflow_cdc_provider.columns.verify_port import Buckets, Part, Sum, TablePair, VerifySide
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -66,7 +66,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     if not sink.abilities.verifiable:
         raise _incomparable(source, sink)
     with (
-        closing(source.open_side()) as here,
+        closing(offered(source, Verifies).open_side()) as here,
         closing(sink.open_side()) as there,
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="cdc-verify") as thread,
     ):

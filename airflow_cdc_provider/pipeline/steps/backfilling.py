@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from airflow_cdc_provider.columns.source_port import ReadsText, offered
 from airflow_cdc_provider.core.keys import KeyPart
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.splits import Interval
@@ -68,6 +69,6 @@ def _value(
     if text is None:
         return None
     try:
-        return source_of(run).value_of(schema, column.name, text)
+        return offered(source_of(run), ReadsText).value_of(schema, column.name, text)
     except ValueError as error:
         raise refused(f"{option}: {error}", f"write a value of {column.name}") from None

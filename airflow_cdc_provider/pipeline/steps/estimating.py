@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.columns.source_port import Boundaries
+from airflow_cdc_provider.columns.source_port import Boundaries, Verifies, offered
 from airflow_cdc_provider.columns.verify_port import TablePair, TableSide, VerifySide
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -68,7 +68,7 @@ def estimate(run: Run, scope: Scope) -> Estimate:
     plans = {state.table: state.plan for state in run.store.tables(run.name)}
     with ExitStack() as stack:
         looks = _Looks(
-            stack.enter_context(closing(source_of(run).open_side())),
+            stack.enter_context(closing(offered(source_of(run), Verifies).open_side())),
             stack.enter_context(closing(sink_of(run).open_side())),
             stack.enter_context(source_of(run).boundaries(_ROWS_A_LOOK)),
             time.monotonic() + _LOOK_FOR_S,

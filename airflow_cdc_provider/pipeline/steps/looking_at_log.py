@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from airflow_cdc_provider.columns.source_port import ShowsLog, offered
 from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
@@ -14,7 +15,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 def log_view(run: Run, *, at: str = "", count: int = 20, values: bool = False) -> LogView:
     """Return log events around a place, else the stream's position, else the log's end."""
     position = None if at else _stream_position(run)
-    return source_of(run).look_at_log(at, position, count=count, values=values)
+    return offered(source_of(run), ShowsLog).look_at_log(at, position, count=count, values=values)
 
 
 def _stream_position(run: Run) -> LogPosition | None:

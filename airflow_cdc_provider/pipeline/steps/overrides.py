@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
-from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.columns.source_port import SharesHistory, Source, offered
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     CdcError,
@@ -148,7 +148,9 @@ def _shared(
     asked += [(split.table, report.high) for split, report in ledger.reports()]
     asked += [(table, each.start) for table, each in stopped.items()]
     distinct = {position.exact: position for _, position in asked}
-    shared = source_of(run).shared_history(stream.start, list(distinct.values()))
+    shared = offered(source_of(run), SharesHistory).shared_history(
+        stream.start, list(distinct.values())
+    )
     has = dict(zip(distinct, shared.has, strict=False))
     lost = {table for table, position in asked if not has.get(position.exact, False)}
     still = {progress.table for progress in stream.tables} | stopped.keys()

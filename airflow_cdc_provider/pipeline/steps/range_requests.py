@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
+from airflow_cdc_provider.columns.source_port import ReadsText, Verifies, offered
 from airflow_cdc_provider.columns.verify_port import TablePair
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -291,7 +292,7 @@ def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | 
     if text is None:
         return None
     try:
-        return source_of(run).key_of(schema, text.split(","))
+        return offered(source_of(run), ReadsText).key_of(schema, text.split(","))
     except ValueError as error:
         key = ", ".join(schema.primary_key)
         raise refused(
@@ -302,7 +303,7 @@ def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | 
 def _condition(run: Run, schema: TableSchema, text: str) -> Condition:
     """Parse a condition; refuse a wrong one."""
     try:
-        return source_of(run).condition_of(schema, text)
+        return offered(source_of(run), ReadsText).condition_of(schema, text)
     except ValueError as error:
         raise refused(
             f"--where: {error}",
@@ -319,7 +320,7 @@ def _require_condition(run: Run, scope: Scope) -> None:
     plan = {state.table: state.plan for state in run.store.tables(run.name)}[table]
     _condition(run, plan.schema, scope.chosen.text)
     with ExitStack() as stack:
-        source = stack.enter_context(closing(source_of(run).open_side()))
+        source = stack.enter_context(closing(offered(source_of(run), Verifies).open_side()))
         sink = stack.enter_context(closing(sink_of(run).open_side()))
         definition = sink.definition(plan.sink_table)
         if definition is None:  # what was compared just now is gone

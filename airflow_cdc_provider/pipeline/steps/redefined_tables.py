@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 
+from airflow_cdc_provider.columns.sink_port import redefined
+from airflow_cdc_provider.columns.source_port import FollowsDefinitions, offered
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
@@ -57,12 +58,13 @@ def changed_while_read(
 def _not_to_follow(run: Run, plans: Sequence[TablePlan]) -> Iterator[TableId]:
     """Yield read tables whose definition changed since in a way that the stream cannot follow."""
     source = source_of(run)
+    definitions = offered(source, FollowsDefinitions)
     with source.catalogue() as catalogue:
         now = catalogue.schemas([plan.schema.table for plan in plans])
     for plan in plans:
         found = now.get(plan.schema.table, plan.schema)
         is_other = not found.is_defined_as(plan.schema)
-        if is_other and source.difference(plan.schema, found, ()).refused:
+        if is_other and definitions.difference(plan.schema, found, ()).refused:
             yield plan.schema.table
 
 
@@ -75,15 +77,16 @@ def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange
     ignores = run.model.schema_changes.policy.add_column is Policy.IGNORE
     with closing(open_table_builder(run)) as builder:
         after = [
-            replace(
+            redefined(
                 plan,
-                schema=with_left_out(
+                with_left_out(
                     plan.schema,
                     now[table],
                     None,
                     ignores=ignores,
                     at_sink=builder.columns(plan),
                 ),
+                sink_of(run),
             )
             for table, plan in plans.items()
         ]
@@ -98,6 +101,7 @@ def _definitions(
 ) -> tuple[Mapping[TableId, TableSchema], LogPosition]:
     """Return the tables' definitions, and a position in the log at which they hold."""
     source, names = source_of(run), sorted(tables)
+    same = offered(source, FollowsDefinitions).is_same
     with (
         source.catalogue() as catalogue,
         closing(source.log_end(purpose="end of the log")) as log_end,
@@ -106,7 +110,7 @@ def _definitions(
         def look() -> tuple[Mapping[TableId, TableSchema], LogPosition]:
             before, at = catalogue.schemas(names), log_end.seen()
             now = catalogue.schemas(names)
-            if before.keys() == now.keys() and all(source.is_same(before[t], now[t]) for t in now):
+            if before.keys() == now.keys() and all(same(before[t], now[t]) for t in now):
                 return now, at
             raise SchemaMovedError(
                 f"{', '.join(map(str, names))}: a definition is being changed right now",
@@ -120,7 +124,7 @@ def _definitions(
 
 def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:
     """Return one table's schema change; refuse if the file's policy is to stop."""
-    found = source_of(run).difference(before.schema, after.schema, ())
+    found = offered(source_of(run), FollowsDefinitions).difference(before.schema, after.schema, ())
     kinds = set(found.kinds)
     if found.added and found.dropped:
         kinds.add(ChangeKind.RENAME_COLUMN)  # nobody can tell

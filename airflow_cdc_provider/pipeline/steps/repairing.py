@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_cdc_provider.columns.source_port import ReadsText, offered
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.requests import Request, Scope, new_id
 from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
@@ -55,5 +56,5 @@ def _scope(run: Run, verdict: TableVerdict) -> Scope:
     if KeyRange() not in verdict.differing:
         return Scope((verdict.table,), verdict.differing)
     schema = planned_schema(run, verdict.table)
-    listed = source_of(run).key_list(schema, verdict.differing_keys)
+    listed = offered(source_of(run), ReadsText).key_list(schema, verdict.differing_keys)
     return Scope((verdict.table,), (), listed)

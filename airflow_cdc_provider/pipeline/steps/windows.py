@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from airflow_cdc_provider.columns.source_port import ReadsText, offered
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.records import TablePlan
@@ -104,7 +105,7 @@ def _speaks_against(run: Run, schema: TableSchema | None, by: TimeColumn) -> tup
 
 def _clock(run: Run, schema: TableSchema, column: Column, by: TimeColumn) -> Clock:
     """Return how a column keeps time; refuse one that keeps none, or whose settings are wrong."""
-    clock = source_of(run).clock_of(schema, column.name)
+    clock = offered(source_of(run), ReadsText).clock_of(schema, column.name)
     if clock is None:
         raise refused(
             f"{column.name} of {schema.table} is a {column.type.name}, which tells no time",
