@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError
+from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError, SchemaMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_facts import TableKind
@@ -275,3 +275,40 @@ def test_mariadb_json_and_history_are_known(
     with source(mariadb_server) as connection:
         kinds = [table_facts(connection, tables)[table].kind for table in tables]
     assert kinds == [TableKind.VERSIONED, TableKind.SEQUENCE]
+
+
+def test_a_table_that_is_dropped_between_two_answers_of_the_catalogue_is_left_out(
+    server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("stays", "goes"):
+        server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY)")
+    read = introspection._read
+
+    def read_and_drop(*arguments: Any) -> dict[TableId, TableSchema]:
+        found = read(*arguments)
+        server.execute(f"DROP TABLE IF EXISTS {database}.goes")
+        return found
+
+    monkeypatch.setattr(introspection, "_read", read_and_drop)
+    stays, goes = (TableId(database, name) for name in ("stays", "goes"))
+    with source(server) as connection:
+        assert list(read_schemas(connection, [stays, goes], with_statement=True)) == [stays]
+        assert introspection.create_statements(connection, [goes]) == {}
+
+
+def test_a_table_that_comes_and_goes_all_the_time_is_no_answer(
+    server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = TableId(database, "t")
+    facts = table_facts
+
+    def made_by_then(*arguments: Any, **options: Any) -> dict[TableId, Any]:
+        server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+        return facts(*arguments, **options)
+
+    monkeypatch.setattr(introspection, "table_facts", made_by_then)
+    with (
+        source(server) as connection,
+        pytest.raises(SchemaMovedError, match="dropped and made again all the time"),
+    ):
+        introspection.create_statements(connection, [table])

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc_provider.core.errors import (
     AccessDeniedError,
     RefusedError,
+    SchemaMovedError,
     UnsupportedTableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
@@ -131,12 +132,33 @@ def _read(
 def create_statements(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, str]:
-    """Return the text of SHOW CREATE TABLE of each table, with no character lost."""
+    """Return the text of SHOW CREATE TABLE of each table, with no character lost.
+
+    A table that is gone by now is left out.
+    """
     query(connection, "SET SESSION character_set_results = NULL", role=role)
     try:
-        return {table: create_statement(connection, table, role=role) for table in tables}
+        found = {table: _statement_if_there(connection, table, role) for table in tables}
     finally:
         query(connection, "SET SESSION character_set_results = utf8mb4", role=role)
+    return {table: text for table, text in found.items() if text is not None}
+
+
+def _statement_if_there(connection: ServerConnection, table: TableId, role: Role) -> str | None:
+    """Return a table's definition as text; None if it was dropped since the catalogue was read."""
+    try:
+        return create_statement(connection, table, role=role)
+    except RefusedError as refused:
+        if refused.server_error != _NO_SUCH_TABLE:
+            raise
+        if not table_facts(connection, {table}, role=role):
+            return None
+        raise SchemaMovedError(
+            f"{table} is dropped and made again all the time",
+            where=f"catalogue of {connection.host}:{connection.port}",
+            risk="none: nothing was read of it",
+            remedy="try again when it stays",
+        ) from None
 
 
 def create_statement(
