@@ -10,7 +10,7 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.systems.kinds import KINDS
+from airflow_cdc_provider.systems.kinds import KINDS, conn_types, extra_reader
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.registry import open_sink, open_source
@@ -42,3 +42,14 @@ def test_an_endpoint_of_no_known_system_opens_nothing() -> None:
 def test_no_two_systems_have_a_scheme_in_common() -> None:
     schemes = [scheme for kind in KINDS.values() for scheme in kind.schemes]
     assert len(schemes) == len(set(schemes))
+
+
+def test_no_two_systems_have_a_connection_type_in_common() -> None:
+    names = [each.name for kind in KINDS.values() for each in kind.conn_types]
+    assert len(names) == len(conn_types())
+
+
+def test_a_system_with_connection_types_reads_their_extra_and_has_a_scheme() -> None:
+    for kind, _ in conn_types().values():
+        assert extra_reader(kind).dsn_options({}) == {}
+        assert kind.schemes

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import BeforeValidator, WithJsonSchema
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 
 LARGEST_SERVER_ID = 2**32 - 1
 SINKS_TO_COME = ("postgres", "delta", "iceberg", "parquet")

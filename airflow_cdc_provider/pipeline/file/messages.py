@@ -17,8 +17,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
-from airflow_cdc_provider.pipeline.file.problems import Path, WrongValueError
+from airflow_cdc_provider.pipeline.file.problems import Path
 
 Explained = tuple[str, str]
 """What, fix."""

@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
     Duration,
@@ -35,7 +36,6 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     seconds_of,
 )
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 from airflow_cdc_provider.pipeline.file.server_ids import derived_ids, ids_needed, parse_ids
 
 
