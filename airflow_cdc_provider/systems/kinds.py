@@ -37,6 +37,8 @@ class SystemKind:
     name: str
     module: str
     """What opens its sources and sinks."""
+    abilities: str = ""
+    """What says what it can do as a sink; empty for a system that is none."""
     naming: str = ""
     """What names its tables to others."""
     positions: str = ""
@@ -86,11 +88,13 @@ _KINDS = (
     SystemKind(
         name="changelog",
         module="airflow_cdc_provider.systems.changelog.system",
+        abilities="airflow_cdc_provider.systems.changelog.abilities",
         naming="airflow_cdc_provider.systems.changelog.naming",
     ),
     SystemKind(
         name="mysql",  # whatever speaks its protocol; MariaDB too
         module="airflow_cdc_provider.systems.mysql.system",
+        abilities="airflow_cdc_provider.systems.mysql.abilities",
         naming="airflow_cdc_provider.systems.mysql.naming",
         positions="airflow_cdc_provider.systems.mysql.positions.position",
         transactions="airflow_cdc_provider.systems.mysql.positions.transactions",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
+from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkAbilities, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
@@ -48,6 +48,11 @@ def system(name: str) -> System:
             remedy=f"use one of {', '.join(KINDS)}",
         )
     return cast(System, import_module(KINDS[name].module))
+
+
+def abilities_of(name: str) -> SinkAbilities:
+    """Return what a system can do as a sink, whatever its place; loads no library."""
+    return cast(SinkAbilities, import_module(KINDS[name].abilities).ABILITIES)
 
 
 def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from airflow_cdc_provider.columns.sink_port import SinkAbilities
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, StreamMode
@@ -37,6 +38,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
 )
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
 from airflow_cdc_provider.pipeline.file.server_ids import derived_ids, ids_needed, parse_ids
+from airflow_cdc_provider.systems.registry import abilities_of
 
 
 class Section(BaseModel):
@@ -195,6 +197,11 @@ class SinkSection(Reference):
     def named_by(self) -> str:
         """Return the key of the section that names the sink."""
         return next(key for key in ("dsn_env", "conn_id", "path") if getattr(self, key) is not None)
+
+    @property
+    def abilities(self) -> SinkAbilities:
+        """Return what this type of sink can do."""
+        return abilities_of(self.type)
 
     @property
     def folder(self) -> Folder | None:

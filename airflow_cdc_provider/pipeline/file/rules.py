@@ -93,19 +93,18 @@ def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
 
 
 def _exactly_once(file: PipelineFile) -> Iterator[Found]:
-    """Yield settings that a changelog cannot have, because it cannot take a change twice."""
-    if file.sink.folder is None:
-        return
-    if file.stream.apply == "merged":
+    """Yield settings of a sink that keeps all it is given, and so cannot take a change twice."""
+    abilities, kind = file.sink.abilities, file.sink.type
+    if not abilities.upserts and file.stream.apply == "merged":
         yield (
             ("stream", "apply"),
-            "a changelog holds every change, and merged keeps the last of each key only",
+            f"a {kind} holds every change, and merged keeps the last of each key only",
             "write apply: transactions, or leave it out",
         )
-    if not file.snapshot.backfill:
+    if abilities.needs_exact_filter and not file.snapshot.backfill:
         yield (
             ("snapshot", "backfill"),
-            "without it changes are brought twice, and a changelog would hold them twice",
+            f"without it changes are brought twice, and a {kind} would hold them twice",
             "write backfill: true, or leave it out",
         )
 
@@ -129,7 +128,7 @@ def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterato
 
 def _backfills(file: PipelineFile) -> Iterator[Found]:
     """Yield a problem if the sink cannot take the backfills of the file."""
-    if file.backfill and file.sink.folder is not None:
+    if file.backfill and not file.sink.abilities.joins:
         yield (
             ("backfill",),
             f"a sink of type {file.sink.type} takes no rows again: it keeps what it was given",

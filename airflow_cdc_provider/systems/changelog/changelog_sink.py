@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
+from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
 from airflow_cdc_provider.systems.changelog.envelope import Origin
 from airflow_cdc_provider.systems.changelog.files import Format
@@ -30,15 +31,6 @@ from airflow_cdc_provider.systems.kinds import FIRST
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ABILITIES = SinkAbilities(
-    transactional=True,
-    upserts=False,
-    needs_exact_filter=True,
-    takes_native_chunks=False,
-    verifiable=False,
-    joins=False,
-    facts=("file", "pos", "row", "server_id", "thread"),
-)
 _WITH_QUERIES = replace(ABILITIES, facts=(*ABILITIES.facts, "query"))
 
 

@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
@@ -36,17 +37,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.sink.join_sink import MySqlJoinSink
     from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
-
-ABILITIES = SinkAbilities(
-    transactional=True,
-    upserts=True,
-    needs_exact_filter=False,
-    takes_native_chunks=True,
-    verifiable=True,
-    joins=True,
-    changes_tables=True,
-    isolates_tables=True,
-)
 
 
 @dataclass(frozen=True, slots=True)
