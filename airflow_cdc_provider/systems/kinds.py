@@ -39,6 +39,8 @@ class SystemKind:
     """What opens its sources and sinks."""
     abilities: str = ""
     """What says what it can do as a sink; empty for a system that is none."""
+    file: str = ""
+    """What has its sections of the pipeline file."""
     naming: str = ""
     """What names its tables to others."""
     positions: str = ""
@@ -89,12 +91,14 @@ _KINDS = (
         name="changelog",
         module="airflow_cdc_provider.systems.changelog.system",
         abilities="airflow_cdc_provider.systems.changelog.abilities",
+        file="airflow_cdc_provider.systems.changelog.file",
         naming="airflow_cdc_provider.systems.changelog.naming",
     ),
     SystemKind(
         name="mysql",  # whatever speaks its protocol; MariaDB too
         module="airflow_cdc_provider.systems.mysql.system",
         abilities="airflow_cdc_provider.systems.mysql.abilities",
+        file="airflow_cdc_provider.systems.mysql.file",
         naming="airflow_cdc_provider.systems.mysql.naming",
         positions="airflow_cdc_provider.systems.mysql.positions.position",
         transactions="airflow_cdc_provider.systems.mysql.positions.transactions",

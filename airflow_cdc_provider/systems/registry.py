@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.core.table_schema import ColumnType
-from airflow_cdc_provider.systems.kinds import KINDS
+from airflow_cdc_provider.systems.kinds import FIRST, KINDS
 
 
 class System(Protocol):
@@ -53,6 +53,18 @@ def system(name: str) -> System:
 def abilities_of(name: str) -> SinkAbilities:
     """Return what a system can do as a sink, whatever its place; loads no library."""
     return cast(SinkAbilities, import_module(KINDS[name].abilities).ABILITIES)
+
+
+def file_sections(part: Part) -> Mapping[str, Any]:
+    """Return the models of the pipeline file's sections that are a source or a sink, by type.
+
+    The first is that of a file which names no type. This loads pydantic, so a job never asks.
+    """
+    found = {
+        name: import_module(kind.file).SECTIONS.get(part)
+        for name, kind in sorted(KINDS.items(), key=lambda each: each[0] != FIRST)
+    }
+    return {name: section for name, section in found.items() if section is not None}
 
 
 def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:

@@ -157,7 +157,7 @@ def _spec(
         schema_changes=model.schema_changes.policy,
         isolates_tables=stream.table_errors == "isolate",
         picks=TablePicks(model.source.tables, model.source.exclude),
-        zero_dates=model.source.zero_dates,
+        zero_dates=model.source.zero_date_policy,
     )
 
 

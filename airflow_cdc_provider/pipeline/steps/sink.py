@@ -34,7 +34,7 @@ def require_log_goes_on(run: Run, stream: StreamSplit) -> None:
 def sink_of(run: Run, generation: int = 0, plans: Sequence[TablePlan] = ()) -> Sink:
     """Return the run's sink; it may write only under a generation that owns the pipeline."""
     owner = Owner(run.name, generation)
-    settings = SinkSettings(zero_dates=run.model.source.zero_dates)
+    settings = SinkSettings(zero_dates=run.model.source.zero_date_policy)
     return open_sink(run.model.sink.type, run.servers.sink, owner, plans, settings)
 
 
