@@ -62,3 +62,9 @@ def test_a_system_with_connection_types_reads_their_extra_and_has_a_scheme() -> 
 def test_what_a_sink_can_do_is_known_before_it_is_opened(name: str, place: str) -> None:
     opened = open_sink(name, parse_sink(place), Owner(PipelineName("p"), 1))
     assert opened.abilities == abilities_of(name)
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("mysql", "a server"), ("changelog", "the form of")])
+def test_a_store_of_files_is_a_place_for_neither_system(name: str, wanted: str) -> None:
+    with pytest.raises(RefusedError, match=wanted):
+        open_sink(name, parse_sink("file:///data/changes"), Owner(PipelineName("p"), 1))
