@@ -36,14 +36,6 @@ def decode(stream: bytes, decoder: TextDecoder, step: int) -> None:
             decoder.to_arrow(chunk).validate(full=True)
 
 
-def frame(stream: bytes, step: int) -> None:
-    """Cut a stream of one column into rows, without decoding them."""
-    framer = RowFramer(1, chunk_bytes=64)
-    for place in range(0, len(stream), step):
-        framer.feed(stream[place : place + step])
-        framer.chunk()
-
-
 def stream_of(server: SqlServer, database: str) -> tuple[bytes, TableSchema]:
     """Return the rows of every type as a server sent them, and their table."""
     flavour = flavour_of(server)
@@ -109,6 +101,13 @@ def test_a_length_that_leads_back_is_refused() -> None:
 
 @pytest.mark.parametrize("step", [1, 4, 1 << 12])
 def test_an_empty_packet_before_the_end_of_the_rows_is_refused(step: int) -> None:
+    framer = RowFramer(1, chunk_bytes=64)
     stream = row(b"1") + packets(b"") + b"\xfe\x00\x00\x03\xfe" + packets(END)
+
+    def receive() -> None:
+        for place in range(0, len(stream), step):
+            framer.feed(stream[place : place + step])
+            framer.chunk()
+
     with pytest.raises(IntegrityError, match="a row is an empty packet"):
-        frame(stream, step)
+        receive()
