@@ -63,6 +63,7 @@ def file_sections(part: Part) -> Mapping[str, Any]:
     found = {
         name: import_module(kind.file).SECTIONS.get(part)
         for name, kind in sorted(KINDS.items(), key=lambda each: each[0] != FIRST)
+        if kind.file
     }
     return {name: section for name, section in found.items() if section is not None}
 
