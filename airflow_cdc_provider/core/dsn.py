@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*")
 _PARTS = re.compile(r"([^/?#]*)(?:/([^?#]*))?(?:\?([^#]*))?")
@@ -35,6 +35,19 @@ class Dsn:
     path: str
     """Without the slash before it."""
     options: Mapping[str, str] = field(repr=False)
+
+    def text(self) -> str:
+        """Return the DSN as text, URL-encoded; `parse_dsn` reads that back."""
+        account = quote(self.user, safe="")
+        if self.password:
+            account += f":{quote(self.password, safe='')}"
+        # the address of IPv6 is written in brackets
+        host = f"[{self.host}]" if ":" in self.host and self.host[0] != "[" else self.host
+        port = f":{self.port}" if self.port else ""
+        path, query = quote(self.path, safe=""), urlencode(self.options)
+        return (
+            f"{self.scheme}://{account and account + '@'}{host}{port}/{path}{query and '?' + query}"
+        )
 
 
 def parse_dsn(text: str) -> Dsn:

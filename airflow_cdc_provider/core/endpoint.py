@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
 from airflow_cdc_provider.core.kinds import kinds
@@ -77,6 +77,39 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Store:
+    """A place of files by its URI: a folder of a file system, or what a later release has.
+
+    How to get in is no part of it: a URI is shown.
+    """
+
+    uri: str
+    """Without a slash at its end and without options: `file:///data/changes`."""
+
+    @classmethod
+    def of_folder(cls, path: str) -> Store:
+        """Return the place of a folder, by its absolute path."""
+        return cls(f"file:///{quote(path.lstrip('/'), safe='/')}")
+
+    @property
+    def scheme(self) -> str:
+        """Return what kind of store it is, as the URI begins."""
+        return self.uri.partition("://")[0].lower()
+
+    @property
+    def path(self) -> str:
+        """Return the path of the place: of `file:`, the folder's absolute path."""
+        return unquote(f"/{self.uri.partition('://')[2].partition('/')[2]}")
+
+    def below(self, name: str) -> Store:
+        """Return a place below this one; `name` is a path with `/`."""
+        return Store(f"{self.uri}/{quote(name, safe='/')}")
+
+    def __str__(self) -> str:
+        return self.path if self.scheme == "file" else self.uri
+
+
+@dataclass(frozen=True, slots=True)
 class Folder:
     """A folder of a file system as a sink; its path is the same on every machine of the job."""
 
@@ -92,7 +125,12 @@ class Folder:
     @property
     def identity(self) -> str:
         """Return a URL that identifies the folder and its file format."""
-        return f"file:///{quote(self.path.lstrip('/'), safe='/')}?form={self.form}"
+        return f"{self.store.uri}?form={self.form}"
+
+    @property
+    def store(self) -> Store:
+        """Return the folder as a place of files, whatever their format."""
+        return Store.of_folder(self.path)
 
     @property
     def address(self) -> str:
@@ -105,21 +143,23 @@ class Folder:
         return self.path
 
 
-SinkPlace = Endpoint | Folder
-"""Where a sink is."""
+SinkPlace = Endpoint | Folder | Store
+"""Where a sink is: a server, a folder with the form of its files, or a store of files."""
 
 
 def parse_sink(dsn: str) -> SinkPlace:
-    """Parse a sink's DSN: a server's, or a folder's URL."""
+    """Parse a sink's DSN: a server's, or a folder's URL; without a form it is a store's."""
     if not dsn.startswith("file:"):
         return Endpoint.parse(dsn)
     try:
         parts = parse_dsn(dsn)
     except DsnError as error:
         raise ValueError(f"a folder looks like file:///path; of this {error}") from None
+    if "form" not in parts.options:
+        return Store.of_folder(f"/{parts.path}")
     with_queries = _flag(parts.options, "with_queries", default=False)
     debezium_types = _flag(parts.options, "debezium_types", default=False)
-    return Folder(f"/{parts.path}", parts.options.get("form", ""), with_queries, debezium_types)
+    return Folder(f"/{parts.path}", parts.options["form"], with_queries, debezium_types)
 
 
 def _looks_like() -> str:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 from airflow.sdk import BaseHook
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.hooks.dsn import dsn_of, remembered
+from airflow_cdc_provider.pipeline.connection_fields import endpoint_of
 from airflow_cdc_provider.systems.registry import look_at, open_source
 from airflow_cdc_provider.views.connection_test import connection_test
 
@@ -33,15 +34,7 @@ class CdcHook(BaseHook):
 
     def endpoint(self) -> Endpoint:
         """Return the server's address and account; `repr` hides the password."""
-        try:
-            return Endpoint.parse(_dsn(self.cdc_conn_id))
-        except ValueError as error:
-            raise RefusedError(
-                str(error),
-                where=f"connection {self.cdc_conn_id}",
-                risk=NOTHING_STARTED,
-                remedy="correct the connection",
-            ) from None
+        return endpoint_of(self.cdc_conn_id, _dsn(self.cdc_conn_id))
 
     def get_conn(self) -> Any:
         """Open a connection of the database's own driver; the caller closes it."""

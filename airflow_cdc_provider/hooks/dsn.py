@@ -11,14 +11,12 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_cdc_provider.core.dsn import DsnError, parse_dsn, passwords_in
+from airflow_cdc_provider.core.dsn import passwords_in
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.pipeline.connection_fields import (
-    MYSQL_TYPES,
-    POSTGRES_TYPES,
-    STATE_TYPE,
     ConnectionFields,
-    not_encoded,
+    conn_type_of,
+    require_encoded,
 )
 from airflow_cdc_provider.pipeline.file.model import Reference
 
@@ -30,9 +28,10 @@ class AirflowDsns:
         """Return the DSN or text that the reference names, None if there is none."""
         if reference.dsn_env is not None:
             return remembered(os.environ.get(reference.dsn_env, "")) or None
-        _require_encoded(reference.conn_id or "")
+        conn_id = reference.conn_id or ""
+        require_encoded(conn_id, os.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", ""))
         try:
-            connection = BaseHook.get_connection(reference.conn_id or "")
+            connection = BaseHook.get_connection(conn_id)
         except AirflowNotFoundException:
             return None
         return remembered(dsn_of(connection, connection.extra_dejson))
@@ -57,7 +56,7 @@ def fields_of(connection: Connection, extra: Mapping[str, Any]) -> ConnectionFie
     """Return an Airflow connection's fields; `extra` is its extra, parsed from JSON."""
     return ConnectionFields(
         connection.conn_id,
-        (connection.conn_type or "").replace("-", "_"),
+        conn_type_of(connection.conn_type or ""),
         connection.host or "",
         connection.port,
         connection.login or "",
@@ -81,19 +80,3 @@ def remembered(dsn: str) -> str:
         mask_secret(password)
         mask_secret(unquote(password))
     return dsn
-
-
-def _require_encoded(conn_id: str) -> None:
-    """Refuse a connection's URI in the environment that is not encoded, before Airflow parses it.
-
-    Airflow splits it as Python does, and takes what stands before a `/`, `?` or `#` in a password
-    that is not encoded for host and port, which are then shown.
-    """
-    uri = os.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "").strip()
-    kind, mark, _ = uri.partition("://")
-    if not mark or kind.replace("-", "_") not in MYSQL_TYPES | POSTGRES_TYPES | {STATE_TYPE}:
-        return  # JSON, or of a kind in which an @ may be part of a path
-    try:
-        parse_dsn(uri)
-    except DsnError as error:
-        raise not_encoded(conn_id, str(error)) from None

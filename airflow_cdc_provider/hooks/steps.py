@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook, conf
-from airflow.sdk.exceptions import AirflowNotFoundException, TaskDeferred
+from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.hooks.dsn import AirflowDsns, fields_of
-from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.views.status import PipelineStatus, status
 
@@ -274,20 +273,11 @@ def find_spark_master(conn_id: str) -> str | None:
 
     None if there is no such connection; one that asks for more than a master is refused.
     """
-    fields = _fields(conn_id)
+    fields = AirflowDsns().fields(conn_id)
     return None if fields is None else fields.own_master()
 
 
 def _any_master(conn_id: str) -> str | None:
     """Return the Spark master that a connection names, None if there is no connection."""
-    fields = _fields(conn_id)
+    fields = AirflowDsns().fields(conn_id)
     return None if fields is None else fields.spark_master()
-
-
-def _fields(conn_id: str) -> ConnectionFields | None:
-    """Return the fields of an Airflow connection, None if there is none."""
-    try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
-        return None
-    return fields_of(connection, connection.extra_dejson)

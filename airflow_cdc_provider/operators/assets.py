@@ -19,8 +19,8 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from pydantic import JsonValue
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_patterns import sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
-from airflow_cdc_provider.pipeline.file.patterns import sink_table
 from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ _MOST = 200
 
 def table_asset(model: PipelineFile, table: TableId) -> Asset:
     """Return the Airflow asset of one sink table, the same as `Asset(uri)`."""
-    server = model.sink.conn_id or model.sink.dsn_env or f"changelog{model.sink.path}"
+    sink = model.sink
+    server = sink.name if sink.reference else f"{sink.type}{sink.name}"
     path = f"{quote(table.database, safe='')}/{quote(table.table, safe='')}"
     return Asset(f"cdc://{quote(server)}/{path}")
 

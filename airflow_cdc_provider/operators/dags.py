@@ -135,9 +135,9 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
         when = schedules.get(file.mode)  # a run of what may be continuous would begin at once again
         every.append(parts)
         dags = [_dag(parts, schedule=when, verify=verify, **common)]
-        if resync and parts.is_compared and not shared:
+        if resync and parts.takes_rows_again and not shared:
             dags.append(resync_dag_of(parts, **common))
-        if tables and parts.is_compared and not shared:
+        if tables and parts.takes_rows_again and not shared:
             dags.append(tables_dag(parts, **common))
         if file.mode == "continuous" and file.problem is None and changes_every_s is not None:
             dags.append(changes_dag(parts, every_s=changes_every_s, **common))

@@ -45,7 +45,9 @@ class Parts:
     doc: str
     outlets: Sequence[Asset | AssetAlias] = ()
     is_compared: bool = True
-    """False: the sink is a log, which verify does not compare."""
+    """False: verify cannot compare what the sink holds, such as a change log."""
+    takes_rows_again: bool = True
+    """False: rows that are read again cannot go to the sink, such as a change log."""
     problem: StoredError = NO_ERROR
     """Why nothing may start, of a file that is wrong."""
     model: PipelineFile | None = None
@@ -99,7 +101,8 @@ class Parts:
             is_continuous,
             _doc(loaded),
             outlets_of(model),
-            is_compared=model.sink.folder is None,
+            is_compared=model.sink.abilities.verifiable,
+            takes_rows_again=model.sink.abilities.joins,
             model=model,
         )
 

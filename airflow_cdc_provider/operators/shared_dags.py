@@ -56,17 +56,22 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAGs.
     """
-    chosen = [parts for parts in pipelines if parts.is_compared and not parts.problem]
+    fine = [parts for parts in pipelines if not parts.problem]
+    compared = [parts for parts in fine if parts.is_compared]
+    again = [parts for parts in fine if parts.takes_rows_again]
     common: dict[str, Any] = {"default_args": default_args, "tags": [*tags]}
-    if not chosen:
-        return
-    parts = Parts.shared_by(chosen)
-    if resync:
-        yield resync_dag_of(parts, **common)
-    if tables:
-        yield tables_dag(parts, **common)
-    yield verify_dag(parts, repair=repair, only_changed=only_changed, percent=percent, **common)
-    with_backfill = [each for each in chosen if each.model is not None and each.model.backfill]
+    if again and resync:
+        yield resync_dag_of(Parts.shared_by(again), **common)
+    if again and tables:
+        yield tables_dag(Parts.shared_by(again), **common)
+    if compared:
+        how: dict[str, Any] = {
+            "repair": repair,
+            "only_changed": only_changed,
+            "percent": percent,
+        }
+        yield verify_dag(Parts.shared_by(compared), **how, **common)
+    with_backfill = [each for each in again if each.model is not None and each.model.backfill]
     if with_backfill:
         yield _backfill(Parts.shared_by(with_backfill), **common)
 

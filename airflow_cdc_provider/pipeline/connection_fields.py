@@ -1,9 +1,9 @@
 """Airflow's connections, wherever they are kept, and what they are to us: a DSN, a Spark master.
 
 Airflow's own form is nearly a DSN, but not quite: a file of SQLite is a host or a schema there, TLS
-settings are nested, and settings that only another driver knows may stand beside them. A setting
-that changes how a server is reached is translated or refused, never dropped. Airflow reads a
-connection from its database; without Airflow it is read here, from the same JSON or URI.
+settings are nested, and settings that only another driver knows may be beside them. What the extra
+says of a server, the server's system reads (`systems.kinds`). Airflow reads a connection from its
+database; without Airflow it is read here, from the same JSON or URI.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import unquote
 
-from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
+from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
+from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.systems.kinds import FIRST, SystemKind, conn_types, extra_reader
 
-MYSQL_TYPES = frozenset({"mysql", "mariadb", "cdc_mysql", "cdc_mysql_sink"})
-POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
 STATE_TYPE = "cdc_state"
 """Its field `kind` says which database it is; the others are of the same names on all."""
-# What other drivers take from the same connection; none of it changes who answers, or how safely.
-_OF_OTHER_DRIVERS = frozenset({"charset", "cursor", "local_infile", "client", "autocommit"})
-_TLS_FILES = {"ca": "ssl_ca", "cert": "ssl_cert", "key": "ssl_key"}
+_POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
+_SQLITE = "sqlite"
+_STATE = "state"
+_STATE_KINDS = frozenset({"mysql", "mariadb", _SQLITE}) | _POSTGRES_TYPES
 _POSTGRES_TLS = {"ssl_ca": "sslrootcert", "ssl_cert": "sslcert", "ssl_key": "sslkey"}
 _MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
 _STANDALONE = "spark://"
 ONLY_SUBMITTED = frozenset({"queue", "namespace", "principal", "keytab"})
 """Fields of a `spark` connection that only a submitted job obeys, besides a deploy mode."""
-_SERVERS = MYSQL_TYPES | POSTGRES_TYPES | {STATE_TYPE}
 _EXTRA = "__extra__"
 """The option in which Airflow's URIs hold an extra that is not flat."""
 
@@ -66,7 +68,7 @@ class ConnectionFields:
         texts = ("host", "login", "password", "schema")
         return cls(
             conn_id,
-            _kind(form.get("conn_type") or "mysql"),
+            conn_type_of(form.get("conn_type") or FIRST),
             port=int(form["port"]) if form.get("port") else None,
             extra=json.loads(extra) if isinstance(extra, str) else extra,
             **{name: str(form.get(name) or "") for name in texts},
@@ -80,7 +82,7 @@ class ConnectionFields:
         nested = extra.pop(_EXTRA, "")
         return cls(
             conn_id,
-            _kind(parts.scheme),
+            conn_type_of(parts.scheme),
             unquote(parts.host),
             parts.port,
             parts.user,
@@ -93,34 +95,51 @@ class ConnectionFields:
         """Return the connection as a DSN; refuse a type that is no database."""
         if self.kind == STATE_TYPE:
             return self._of_state().dsn()
-        if self.kind == "sqlite":
+        if self.kind == _SQLITE:
             path = self.host or self.schema
             return f"sqlite:///{path}" if path.startswith("/") else f"sqlite:////{path}"
-        if self.kind in MYSQL_TYPES:
-            return self._url("mysql", self._mysql_options())
-        if self.kind in POSTGRES_TYPES:
+        if self.kind in _POSTGRES_TYPES:
             return self._url("postgresql", self.extra)
+        if self.kind in conn_types():
+            return self._of_system(conn_types()[self.kind][0])
+        wanted = ", ".join(sorted({*conn_types(), *_POSTGRES_TYPES, STATE_TYPE}))
         raise RefusedError(
             f"connection {self.conn_id!r} is of type {self.kind!r}",
             where=f"connection {self.conn_id}",
             risk=NOTHING_STARTED,
-            remedy=f"wanted is one of {', '.join(sorted(_SERVERS))} or sqlite; "
+            remedy=f"wanted is one of {wanted} or {_SQLITE}; "
             "where Airflow makes such a type generic, add the connection as a URI",
         )
 
+    def _of_system(self, kind: SystemKind) -> str:
+        """Return the connection as a DSN of a server of that system."""
+        try:
+            options = extra_reader(kind).dsn_options(self.extra)
+        except WrongValueError as error:
+            raise self._refused(error.what, error.fix) from None
+        dsn = self._url(kind.schemes[0], options)
+        if not self.host:
+            raise RefusedError(
+                f"connection {self.conn_id!r} names no host",
+                where=f"connection {self.conn_id}",
+                risk=NOTHING_STARTED,
+                remedy="write the server's name or address as its host",
+            )
+        return dsn
+
     def _of_state(self) -> Self:
         """Return a connection of the type `cdc_state` as one of its database's own type."""
-        kind = _kind(str(self.extra.get("kind") or ""))
+        kind = conn_type_of(str(self.extra.get("kind") or ""))
         extra = {n: v for n, v in self.extra.items() if n != "kind" and v not in {None, ""}}
-        if kind in POSTGRES_TYPES:
-            return replace(self, kind=kind, extra=_postgres_options(extra))
-        if kind not in {"mysql", "mariadb", "sqlite"}:
+        if kind not in _STATE_KINDS:
             raise self._refused(
                 "it does not say which kind of database it is",
                 "choose mysql, postgresql or sqlite as its kind",
             )
-        if kind == "sqlite" and not (self.host or self.schema):
+        if kind == _SQLITE and not (self.host or self.schema):
             raise self._refused("it names no file", "write the file's path as its host")
+        if kind in _POSTGRES_TYPES:
+            extra = _postgres_options(extra)
         return replace(self, kind=kind, extra=extra)
 
     def spark_master(self) -> str:
@@ -160,61 +179,12 @@ class ConnectionFields:
         return self.spark_master()
 
     def _url(self, scheme: str, options: Mapping[str, Any]) -> str:
-        """Return the connection as a DSN of a scheme, with URL-encoded parts."""
+        """Return the connection as a DSN of a scheme."""
         if not self.login and "@" in self.schema:
             raise not_encoded(self.conn_id, "it has no login, and an @ in its schema")
-        account = quote(self.login, safe="")
-        if self.password:
-            account += f":{quote(self.password, safe='')}"
-        host = self.host
-        if not host and scheme == "mysql":
-            raise RefusedError(
-                f"connection {self.conn_id!r} names no host",
-                where=f"connection {self.conn_id}",
-                risk=NOTHING_STARTED,
-                remedy="write the server's name or address as its host",
-            )
-        if ":" in host and not host.startswith("["):
-            host = f"[{host}]"  # an IPv6 address
-        port = f":{self.port}" if self.port else ""
-        query = urlencode({name: _text(value) for name, value in options.items()})
-        path = quote(self.schema, safe="")
-        return f"{scheme}://{account and account + '@'}{host}{port}/{path}{query and '?' + query}"
-
-    def _mysql_options(self) -> dict[str, Any]:
-        """Return the options of the extra for a MySQL DSN, TLS settings included."""
-        options = {
-            name: value
-            for name, value in self.extra.items()
-            if name not in _OF_OTHER_DRIVERS | {"ssl", "ssl_mode"} and value not in {None, ""}
-        }
-        options |= self._tls_files(self.extra.get("ssl"))
-        match str(self.extra.get("ssl_mode") or "").upper():
-            case "" | "VERIFY_IDENTITY":
-                pass
-            case "VERIFY_CA":
-                options["ssl_verify_identity"] = False
-            case "DISABLED":
-                options["ssl_disabled"] = True
-            case mode:
-                raise self._refused(
-                    f"ssl_mode {mode} does not say whether the server is verified",
-                    "write VERIFY_IDENTITY, VERIFY_CA or DISABLED",
-                )
-        return options
-
-    def _tls_files(self, ssl: Any) -> dict[str, Any]:
-        """Translate the `ssl` that Airflow's MySQL provider knows: `{"ca": ..., "cert": ...}`."""
-        if not ssl:
-            return {}
-        try:
-            files = json.loads(ssl) if isinstance(ssl, str) else ssl
-            return {_TLS_FILES[name]: value for name, value in files.items()}
-        except (ValueError, AttributeError, KeyError):
-            raise self._refused(
-                "the extra 'ssl' is not understood",
-                'write it as {"ca": "/path", "cert": "/path", "key": "/path"}',
-            ) from None
+        texts = {name: _text(value) for name, value in options.items()}
+        account = (self.login, self.password)
+        return Dsn(scheme, self.host, self.port, *account, self.schema, texts).text()
 
     def _refused(self, what: str, remedy: str) -> RefusedError:
         """Return the error for a wrong extra of this connection."""
@@ -224,6 +194,54 @@ class ConnectionFields:
             risk=NOTHING_STARTED,
             remedy=remedy,
         )
+
+
+def conn_type_of(text: str) -> str:
+    """Return a connection's type as one word in lower case: Airflow writes it with `-` or `_`."""
+    return text.lower().replace("-", "_")
+
+
+def parts_of_type(conn_type: str) -> tuple[str, ...]:
+    """Return what a connection of a type may be in a pipeline: source, sink or state.
+
+    A type whose form and test are of one part is offered for that part alone.
+    """
+    if conn_type in _POSTGRES_TYPES | {STATE_TYPE, _SQLITE}:
+        return (_STATE,)
+    if conn_type not in conn_types():
+        return ()
+    kind, found = conn_types()[conn_type]
+    if found.part is not None:
+        return (found.part,)
+    return (Part.SOURCE, Part.SINK, *([_STATE] if kind.name in _STATE_KINDS else []))
+
+
+def require_encoded(conn_id: str, stored: str) -> None:
+    """Refuse a connection's URI that is not encoded, before Airflow parses it.
+
+    Airflow splits it as Python does, and takes what is before a `/`, `?` or `#` in a password that
+    is not encoded for host and port, which are then shown.
+    """
+    kind, mark, _ = stored.strip().partition("://")
+    if not mark or not parts_of_type(conn_type_of(kind)) or conn_type_of(kind) == _SQLITE:
+        return  # JSON, or of a kind in which an @ may be part of a path
+    try:
+        parse_dsn(stored)
+    except DsnError as error:
+        raise not_encoded(conn_id, str(error)) from None
+
+
+def endpoint_of(conn_id: str, dsn: str, *, risk: str = NOTHING_STARTED) -> Endpoint:
+    """Return the address of the server that a connection's DSN names; refuse another DSN."""
+    try:
+        return Endpoint.parse(dsn)
+    except ValueError as error:
+        raise RefusedError(
+            str(error),
+            where=f"connection {conn_id}",
+            risk=risk,
+            remedy="correct the connection",
+        ) from None
 
 
 def not_encoded(conn_id: str, why: str) -> RefusedError:
@@ -250,11 +268,6 @@ def _postgres_options(extra: Mapping[str, Any]) -> dict[str, Any]:
 def _is(value: Any, *, default: bool) -> bool:
     """Return a setting as a boolean."""
     return default if value is None else str(value).lower() in {"true", "1", "yes"}
-
-
-def _kind(text: str) -> str:
-    """Return a connection's type in lower case, with underscores."""
-    return text.lower().replace("-", "_")
 
 
 def _text(value: Any) -> str:

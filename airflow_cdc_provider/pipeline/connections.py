@@ -62,8 +62,8 @@ def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool =
     """Find source, sink and state of a pipeline; refuse with the lines that name none."""
     model = loaded.model
     named: dict[str, Reference] = {"source": model.source}
-    if model.sink.folder is None:
-        named["sink"] = model.sink
+    if model.sink.reference is not None:
+        named["sink"] = model.sink.reference
     default_state: Path | None = None
     if model.state is None:
         default_state = default_state_of(model, loaded.path, in_airflow=in_airflow)
@@ -71,7 +71,7 @@ def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool =
         named["state"] = model.state
     dsns = _dsns(loaded, named, dsn_of)
     source = dsns["source"]
-    sink = dsns["sink"] if model.sink.folder is None else model.sink.folder.address
+    sink = model.sink.address or dsns["sink"]
     state = dsns.get("state", f"sqlite:///{default_state}")
     return Servers(
         source=_endpoint(loaded, "source", source),
@@ -163,8 +163,8 @@ def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, 
 
 
 def _sink_place(loaded: LoadedPipeline, dsn: str) -> SinkPlace:
-    """Parse the sink's DSN or folder URL."""
-    return parse_sink(dsn) if loaded.model.sink.folder else _endpoint(loaded, "sink", dsn)
+    """Parse the sink's DSN, or the URL of the place that the file names."""
+    return parse_sink(dsn) if loaded.model.sink.address else _endpoint(loaded, "sink", dsn)
 
 
 def _endpoint(loaded: LoadedPipeline, section: str, dsn: str) -> Endpoint:

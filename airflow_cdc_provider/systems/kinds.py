@@ -16,7 +16,18 @@ from airflow_cdc_provider.core.endpoint import SinkPlace
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.table_schema import ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionType:
+    """A type of Airflow connections, which name servers of one system."""
+
+    name: str
+    """With `_`, where Airflow may write `-`."""
+    part: Part | None = None
+    """The part whose form and test it has; None for a type that others than this package bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,10 @@ class SystemKind:
     name: str
     module: str
     """What opens its sources and sinks."""
+    abilities: str = ""
+    """What says what it can do as a sink; empty for a system that is none."""
+    file: str = ""
+    """What has its sections of the pipeline file."""
     naming: str = ""
     """What names its tables to others."""
     positions: str = ""
@@ -37,6 +52,10 @@ class SystemKind:
     port: int = 0
     """Where its servers listen if nothing else is said."""
     example: str = ""
+    conn_types: tuple[ConnectionType, ...] = ()
+    """The types of Airflow connections that may name its servers."""
+    connections: str = ""
+    """What reads the extra of such a connection; empty for a system that has no server."""
     packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What an executor imports for it, with the oldest version and the first that is too new."""
 
@@ -54,21 +73,45 @@ class Naming(Protocol):
         """Return a column's type as the system writes it; empty if it has none."""
 
 
+class ExtraReader(Protocol):
+    """The module of a system that reads what Airflow connections say of its servers."""
+
+    FORM_FIELDS: tuple[str, ...]
+    """The fields that our own types of connections have in their form, beside Airflow's."""
+
+    def dsn_options(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a DSN that mean what a connection's extra means.
+
+        `WrongValueError` for a setting that is not understood.
+        """
+
+
 _KINDS = (
     SystemKind(
         name="changelog",
         module="airflow_cdc_provider.systems.changelog.system",
+        abilities="airflow_cdc_provider.systems.changelog.abilities",
+        file="airflow_cdc_provider.systems.changelog.file",
         naming="airflow_cdc_provider.systems.changelog.naming",
     ),
     SystemKind(
         name="mysql",  # whatever speaks its protocol; MariaDB too
         module="airflow_cdc_provider.systems.mysql.system",
+        abilities="airflow_cdc_provider.systems.mysql.abilities",
+        file="airflow_cdc_provider.systems.mysql.file",
         naming="airflow_cdc_provider.systems.mysql.naming",
         positions="airflow_cdc_provider.systems.mysql.positions.position",
         transactions="airflow_cdc_provider.systems.mysql.positions.transactions",
         schemes=("mysql", "mariadb"),
         port=3306,
         example="mysql://user:password@host:3306/?ssl_ca=...",
+        conn_types=(
+            ConnectionType("mysql"),
+            ConnectionType("mariadb"),
+            ConnectionType("cdc_mysql", Part.SOURCE),
+            ConnectionType("cdc_mysql_sink", Part.SINK),
+        ),
+        connections="airflow_cdc_provider.systems.mysql.connection",
         packages={"pymysql": ("1.1", ""), "zstandard": ("0.22", "")},
     ),
 )
@@ -80,6 +123,16 @@ FIRST = "mysql"
 def of_scheme(scheme: str) -> SystemKind | None:
     """Return the system that DSNs of this scheme are of, None for an unknown scheme."""
     return next((kind for kind in _KINDS if scheme in kind.schemes), None)
+
+
+def conn_types() -> Mapping[str, tuple[SystemKind, ConnectionType]]:
+    """Return the types of Airflow connections with servers by name, with the servers' system."""
+    return {each.name: (kind, each) for kind in _KINDS for each in kind.conn_types}
+
+
+def extra_reader(kind: SystemKind) -> ExtraReader:
+    """Return the module that reads the extra of a connection; it imports no library."""
+    return cast(ExtraReader, import_module(kind.connections))
 
 
 def example_dsns() -> str:

@@ -13,11 +13,7 @@ from sqlalchemy import select
 
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.hooks.new_pipeline import check_of, file_of, rights_of, tables_of
-from airflow_cdc_provider.pipeline.connection_fields import (
-    MYSQL_TYPES,
-    POSTGRES_TYPES,
-    STATE_TYPE,
-)
+from airflow_cdc_provider.pipeline.connection_fields import conn_type_of, parts_of_type
 from airflow_cdc_provider.pipeline.file.field_types import ConnectionId
 from airflow_cdc_provider.web.guards import (
     looks,
@@ -29,13 +25,6 @@ from airflow_cdc_provider.web.guards import (
 Form = dict[str, Any]
 _MOST_TABLES = 10_000
 _MOST_ROUTES = 1000
-_SOURCE_TYPE, _SINK_TYPE = "cdc_mysql", "cdc_mysql_sink"
-_TYPES = {
-    "source": MYSQL_TYPES - {_SINK_TYPE},
-    "sink": MYSQL_TYPES - {_SOURCE_TYPE},
-    "state": {STATE_TYPE, "sqlite"} | POSTGRES_TYPES | (MYSQL_TYPES - {_SOURCE_TYPE, _SINK_TYPE}),
-}
-"""Types of connections, as one word: Airflow writes them with `-` or `_`."""
 
 ConnId = Annotated[ConnectionId, Field(min_length=1, max_length=250)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -129,6 +118,5 @@ def check(asked: Draft, user: GetUserDep) -> Form:
 
 def _choice(conn_id: str, conn_type: str | None) -> Form:
     """Return a connection as a choice of the form."""
-    kind = (conn_type or "").replace("-", "_")
-    parts = [part for part, types in _TYPES.items() if kind in types]
-    return {"conn_id": conn_id, "conn_type": kind, "parts": parts}
+    kind = conn_type_of(conn_type or "")
+    return {"conn_id": conn_id, "conn_type": kind, "parts": list(parts_of_type(kind))}

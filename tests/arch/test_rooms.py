@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import airflow_cdc_provider
+from airflow_cdc_provider.systems.kinds import KINDS
 
 PACKAGE = "airflow_cdc_provider"
 ROOT = Path(airflow_cdc_provider.__file__).parent
@@ -45,6 +46,9 @@ FORBIDDEN: dict[str, set[str]] = {
 } | {room: {"pyspark", "pymysqlreplication"} | COLUMNS for room in AIRFLOW_ROOMS}
 # Only a driver speaks to the state store, so only these may bring SQLAlchemy into Spark's room.
 SPARK_DRIVER_MODULES = {f"{PACKAGE}.spark.main"}
+# Sections of the pipeline file are loaded by the file's model alone, never by a job.
+SECTIONS = {kind.file for kind in KINDS.values()}
+WITH_SECTIONS = f"{PACKAGE}.systems.sections"
 # The file and its model are read at each DAG parse; its steps work on servers and state.
 WORKING_MODULES = (f"{PACKAGE}.pipeline.run", f"{PACKAGE}.pipeline.steps")
 
@@ -92,8 +96,18 @@ def test_the_provider_info_loads_the_standard_library_only() -> None:
 
 @pytest.mark.parametrize("room", sorted(set(rooms()) & set(FORBIDDEN)))
 def test_a_room_loads_no_library_it_may_not(room: str) -> None:
-    modules = [name for name in modules_of(room) if not name.startswith(WORKING_MODULES)]
+    apart = (*WORKING_MODULES, WITH_SECTIONS)
+    modules = [name for name in modules_of(room) if not name.startswith(apart)]
+    modules = [name for name in modules if name not in SECTIONS]
     assert loaded_by(*modules) & FORBIDDEN[room] == set()
+
+
+def test_sections_of_the_pipeline_file_load_pydantic_and_no_other_library() -> None:
+    shared = [name for name in modules_of("systems") if name.startswith(WITH_SECTIONS)]
+    assert shared
+    loaded = loaded_by(*shared, *SECTIONS)
+    assert "pydantic" in loaded
+    assert loaded & (FORBIDDEN["systems"] | COLUMNS | {"pymysql"}) == {"pydantic"}
 
 
 def test_the_steps_of_a_pipeline_load_neither_airflow_nor_spark() -> None:

@@ -57,7 +57,7 @@ def test_flags_alone_write_a_file_that_check_accepts(shop: Shop, init: Init) -> 
     assert said.code == ExitCode.FINE, said.err + said.out
     model = load_pipeline(shop.path).model
     assert model.source.tables == (f"{shop.database}.*",)
-    assert (model.source.dsn_env, model.sink.dsn_env) == ("SHOP_DSN", "DR_DSN")
+    assert (model.source.dsn_env, model.sink.name) == ("SHOP_DSN", "DR_DSN")
     assert (model.stream.mode, model.verify) == ("bounded", "never")
 
 

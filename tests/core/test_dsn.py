@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc_provider.core.dsn import DsnError, parse_dsn, passwords_in
+from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn, passwords_in
 from airflow_cdc_provider.core.endpoint import Endpoint
 
 TEXTS = st.text(max_size=20)
@@ -23,6 +23,20 @@ def test_what_is_url_encoded_is_read_back(
     read = parse_dsn(f"mysql://{account}@DB.example{written}/{quote(path, safe='')}?a=b&c=")
     assert (read.user, read.password, read.path) == (user, password, path)
     assert (read.host, read.port, read.options) == ("db.example", port, {"a": "b", "c": ""})
+
+
+@given(
+    account=st.tuples(TEXTS, TEXTS),
+    host=st.sampled_from(["", "db.example", "2001:db8::1"]),
+    port=st.none() | st.integers(1, 65_535),
+    path=TEXTS,
+    options=st.dictionaries(TEXTS, TEXTS),
+)
+def test_what_is_written_is_read_back(
+    account: tuple[str, str], host: str, port: int | None, path: str, options: dict[str, str]
+) -> None:
+    dsn = Dsn("mysql", host, port, *account, path, options)
+    assert parse_dsn(dsn.text()) == dsn
 
 
 def test_an_ipv6_address_is_a_host() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks, came, tells_of_table
-from airflow_cdc_provider.pipeline.file.patterns import TablePattern
 
 PICKS = TablePicks(("shop.*", "in[v].a*c", "x..y.t"), ("shop.tmp_*",))
 

@@ -160,7 +160,7 @@ def test_the_demos_pipeline_differs_from_that_of_the_checkout_in_where_spark_is_
     environment = SERVICES["airflow-scheduler"]["environment"]
     fields = ConnectionFields.read("spark_default", environment["AIRFLOW_CONN_SPARK_DEFAULT"])
     assert fields.spark_master() == "spark://spark-master:7077"
-    for reference in (here.source, here.sink, here.state):
+    for reference in (here.source, here.sink.reference, here.state):
         assert reference is not None
         assert f"AIRFLOW_CONN_{str(reference.conn_id).upper()}" in environment
 

@@ -107,7 +107,7 @@ def settings() -> dict[str, set[str]]:
     schema = PipelineFile.model_json_schema()
     found: dict[str, set[str]] = {}
     for name, value in schema["properties"].items():
-        kinds = [value, *value.get("anyOf", ())]
+        kinds = [value, *value.get("anyOf", ()), *value.get("oneOf", ())]
         for kind in kinds:
             referred = schema["$defs"].get(kind.get("$ref", "").rpartition("/")[2], {})
             found.setdefault(name, set()).update(referred.get("properties", {}))

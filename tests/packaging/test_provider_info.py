@@ -13,8 +13,11 @@ import pytest
 
 import airflow_cdc_provider
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.get_provider_info import get_provider_info
 from airflow_cdc_provider.hooks.cdc import CdcHook, CdcSinkHook, CdcStateHook
+from airflow_cdc_provider.pipeline.connection_fields import STATE_TYPE
+from airflow_cdc_provider.systems.kinds import conn_types, extra_reader
 
 INFO = get_provider_info()
 PACKAGE = "airflow_cdc_provider"
@@ -86,6 +89,21 @@ def test_a_connection_type_is_the_hooks_own(hook: type[CdcHook] | type[CdcStateH
     assert len(kinds) == len(INFO["connection-types"]) == 3
     assert kinds[hook]["connection-type"] == hook.conn_type
     assert kinds[hook]["hook-name"] == hook.hook_name
+
+
+def test_the_connection_types_are_those_that_a_system_or_the_state_store_has() -> None:
+    ours = [(kind, each) for kind, each in conn_types().values() if each.part is not None]
+    fields = {each.name: extra_reader(kind).FORM_FIELDS for kind, each in ours}
+    listed = {kind["connection-type"]: kind["conn-fields"] for kind in INFO["connection-types"]}
+    assert listed.keys() == fields.keys() | {STATE_TYPE}
+    assert {name: tuple(listed[name]) for name in fields} == fields
+
+
+@pytest.mark.parametrize(("hook", "part"), [(CdcHook, Part.SOURCE), (CdcSinkHook, Part.SINK)])
+def test_a_hook_tests_the_part_that_its_connection_type_is_of(
+    hook: type[CdcHook], part: Part
+) -> None:
+    assert hook.part == conn_types()[hook.conn_type][1].part == part
 
 
 def test_the_connections_fields_are_options_that_an_endpoint_knows() -> None:

@@ -42,6 +42,20 @@ def test_what_is_left_out_has_its_default() -> None:
     )
 
 
+def test_a_file_without_types_is_of_what_it_was_before_there_were_any() -> None:
+    text = SMALL.replace("DR_DSN", "DR_DSN\n  type: mysql")
+    written = parse_pipeline(text.replace("SHOP_DSN", "SHOP_DSN\n  type: mysql")).model
+    assert parse_pipeline(SMALL).model == written
+
+
+def test_a_key_of_another_type_that_says_nothing_is_as_if_it_were_not_there() -> None:
+    unused = "DR_DSN\n  path: null\n  format: null\n  include_query: false"
+    assert parse_pipeline(SMALL.replace("DR_DSN", unused)).model == parse_pipeline(SMALL).model
+    log = SMALL.replace("dsn_env: DR_DSN", _LOG)
+    assert parse_pipeline(f"{log}  conn_id: null\n").model == parse_pipeline(log).model
+    assert "has no path" in refused(SMALL.replace("DR_DSN", "DR_DSN\n  path: 0"))
+
+
 _LOG = "type: changelog\n  path: /data/changes"
 _BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
@@ -80,9 +94,26 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nstream:\n  writers: 4", 8, "apply: merged"),
     ("DR_DSN", "DR_DSN\ntopology: {name: x}", 7, "two-way sync is not in this release"),
     ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
-    ("DR_DSN", "DR_DSN\n  type: changelog", 5, "neither conn_id nor dsn_env for a changelog"),
-    ("DR_DSN", "DR_DSN\n  path: /data", 5, "has no path, no format"),
-    ("dsn_env: DR_DSN", f"{_LOG}\n  existing_rows: replace", 5, "replaces no rows"),
+    ("DR_DSN", "DR_DSN\n  type: changelog", 5, "'path' is missing"),
+    ("DR_DSN", "DR_DSN\n  type: changelog", 6, "a sink of type changelog has no dsn_env"),
+    ("DR_DSN", "DR_DSN\n  path: /data", 7, "a sink of type mysql has no path"),
+    ("DR_DSN", "DR_DSN\n  format: json", 7, "write type: changelog, or remove it"),
+    ("DR_DSN", "DR_DSN\n  include_query: true", 7, "of type mysql has no include_query"),
+    ("DR_DSN", "DR_DSN\n  rout: {}", 7, "did you mean 'route'?"),
+    (
+        "DR_DSN",
+        "DR_DSN\n  include_queries: true",
+        7,
+        "mean 'include_query', which type: changelog has?",
+    ),
+    ("DR_DSN", "DR_DSN\n  type: [mysql]", 7, 'found ["mysql"]'),
+    ('["shop.*"]', '["shop.*"]\n  type: postgres', 5, "sources of type 'postgres' are not in"),
+    ('["shop.*"]', '["shop.*"]\n  type: oracle', 5, "write mysql"),
+    ('["shop.*"]', '["shop.*"]\n  path: /data', 5, "unknown key 'path'"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n  pth: /x", 8, "did you mean 'path'?"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n  format: csv", 8, "write json or parquet"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n  types: native", 5, "only files in Parquet have types"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n  existing_rows: replace", 8, "replaces no rows"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: data", 7, "no absolute path"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: s3://b/data", 7, "only a file system"),
     ("dsn_env: DR_DSN", f"{_LOG}\nsnapshot: {{backfill: false}}", 8, "would hold them twice"),

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.reference import PAGE, SCHEMA, json_schema, reference_page
+from airflow_cdc_provider.pipeline.file.sections import VARIANTS
+from tests.docs.pages import first_cells
 
 ROOT = Path(__file__).parents[2]
 REMAKE = "run: python -m airflow_cdc_provider.pipeline.file.reference"
@@ -30,6 +35,46 @@ def test_every_key_has_a_meaning() -> None:
             referred = schema["$defs"].get(value.get("$ref", "").rpartition("/")[2], {})
             said = value.get("description") or referred.get("description")
             assert said, f"{section['title']}.{key}"
+
+
+def fits_the_schema(sink: dict[str, object]) -> bool:
+    """Tell whether an editor takes a file with this sink by the published schema."""
+    source = {"dsn_env": "SHOP_DSN", "tables": ["shop.*"]}
+    file = {"pipeline": "shop", "source": source, "sink": sink}
+    return bool(Draft202012Validator(json.loads(json_schema())).is_valid(file))
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {"dsn_env": "DR_DSN"},
+        {"type": "mysql", "conn_id": "dr", "existing_rows": "replace"},
+        {"type": "changelog", "path": "/data", "format": "parquet", "types": "debezium"},
+    ],
+)
+def test_the_schema_takes_the_keys_of_a_type(sink: dict[str, object]) -> None:
+    assert fits_the_schema(sink)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {"dsn_env": "DR_DSN", "path": "/data"},
+        {"type": "mysql", "conn_id": "dr", "format": "json"},
+        {"type": "changelog"},
+        {"type": "changelog", "path": "/data", "dsn_env": "DR_DSN"},
+        {"type": "oracle", "dsn_env": "DR_DSN"},
+    ],
+)
+def test_the_schema_refuses_the_keys_of_another_type(sink: dict[str, object]) -> None:
+    assert not fits_the_schema(sink)
+
+
+@pytest.mark.parametrize(("key", "kind"), [(k, t) for k, each in VARIANTS.items() for t in each])
+def test_the_page_has_the_keys_of_each_type(key: str, kind: str) -> None:
+    _, _, rest = reference_page().partition(f"### `{key}`, `type: {kind}`\n")
+    keys = first_cells(rest.partition("\n## ")[0].partition("\n### ")[0])
+    assert keys == set(VARIANTS[key][kind].model_fields)
 
 
 def test_the_example_is_a_pipeline_file() -> None:

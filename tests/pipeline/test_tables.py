@@ -12,8 +12,8 @@ from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTable
 from airflow_cdc_provider.core.findings import PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
-from airflow_cdc_provider.pipeline.file.patterns import TablePattern
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.tables import (

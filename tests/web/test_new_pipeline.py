@@ -78,7 +78,7 @@ def test_the_file_is_one_that_the_loader_reads_and_check_accepts(
     form = asked(page, "file", choices.answers())
     model = parse_pipeline(form["text"]).model
     assert (form["file"], str(model.name)) == ("pipelines/new_shop.yaml", "new_shop")
-    assert (model.source.conn_id, model.sink.conn_id) == ("new_source", "new_sink")
+    assert (model.source.conn_id, model.sink.name) == ("new_source", "new_sink")
     assert model.sink.route == {f"{choices.database}.*": f"{choices.target}.*"}
     assert (model.stream.mode, model.verify, model.state) == ("bounded", "always", None)
     assert model.source.exclude == (f"{choices.database}.keyless",)

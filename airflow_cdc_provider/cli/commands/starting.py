@@ -23,10 +23,10 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.draft import Draft
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 from airflow_cdc_provider.pipeline.steps.choosing import (
     Choice,
     Offered,

@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import BeforeValidator, WithJsonSchema
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.systems.sections.field_types import ConnectionId as ConnectionId
+from airflow_cdc_provider.systems.sections.field_types import EnvironmentName as EnvironmentName
+from airflow_cdc_provider.systems.sections.field_types import Pattern as Pattern
 
-LARGEST_SERVER_ID = 2**32 - 1
-SINKS_TO_COME = ("postgres", "delta", "iceberg", "parquet")
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ADDRESS = re.compile(r"[^\s@,;<>\"]+@[^\s@,;<>\"]+")
 _DURATION = re.compile(r"([0-9]+)\s*(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -31,83 +30,6 @@ def _name(value: Any) -> Any:
         return str(PipelineName(value))
     except ValueError as error:
         raise WrongValueError(str(error), "rename the pipeline, as in shop_to_dr") from None
-
-
-def _pattern(value: Any) -> Any:
-    """Check a table pattern and return its canonical text."""
-    return str(TablePattern.parse(value)) if isinstance(value, str) else value
-
-
-def _route(value: Any) -> Any:
-    """Check the entries of `sink.route`."""
-    if isinstance(value, dict) and all(isinstance(target, str) for target in value.values()):
-        for source, target in value.items():
-            Route.parse(source, target)
-    return value
-
-
-def _environment_name(value: Any) -> Any:
-    """Check the name of an environment variable."""
-    if isinstance(value, str) and not _ENVIRONMENT_NAME.fullmatch(value):
-        # the value is not repeated: someone may have written the DSN itself here
-        raise WrongValueError(
-            "this is not the name of an environment variable",
-            "write the variable's name, as in SHOP_DSN, and keep the DSN out of the file",
-        )
-    return value
-
-
-def _connection_id(value: Any) -> Any:
-    """Check the id of an Airflow connection."""
-    if isinstance(value, str) and (not value or "://" in value):
-        raise WrongValueError(
-            "this is not the id of a connection",
-            "write the connection's id, as in shop_mysql, and keep the DSN out of the file",
-        )
-    return value
-
-
-def _server_ids(value: Any) -> Any:
-    """Check a server id or a range of ids, and return it as `first-last`."""
-    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    match = _RANGE.fullmatch(text.strip())
-    if match is None:
-        raise WrongValueError(
-            f"{value!r} is not a server id or a range of them", "write it as 5400-5499"
-        )
-    first, last = int(match[1]), int(match[2] or match[1])
-    if not 1 <= first <= last <= LARGEST_SERVER_ID:
-        raise WrongValueError(
-            f"{value!r} is not a range within 1-{LARGEST_SERVER_ID}",
-            "write the smaller id first, as in 5400-5499",
-        )
-    return f"{first}-{last}"
-
-
-def _sink_type(value: Any) -> Any:
-    """Check the sink's type; one of a later release is refused as such."""
-    if value in SINKS_TO_COME:
-        raise WrongValueError(
-            f"sinks of type {value!r} are {_LATER}", "available are: mysql, changelog"
-        )
-    return value
-
-
-def _folder_path(value: Any) -> Any:
-    """Check the absolute path of a folder, and return it without a slash at the end."""
-    if not isinstance(value, str):
-        return value
-    path = value.removeprefix("file://")
-    if "://" in path:
-        raise WrongValueError(
-            "only a file system can create a file if and only if it is absent",
-            "write a folder on a local file system or on NFS, as in /data/changes",
-        )
-    if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
-        raise WrongValueError(
-            "this is no absolute path of a folder", "write it from the root, as in /data/changes"
-        )
-    return path.rstrip("/")
 
 
 def _ports(value: Any) -> str:
@@ -213,22 +135,11 @@ Duration = Annotated[
 MailAddress = Annotated[str, BeforeValidator(_mail_address)]
 Name = Annotated[str, BeforeValidator(_name)]
 TimeZone = Annotated[str, BeforeValidator(_time_zone)]
-Pattern = Annotated[str, BeforeValidator(_pattern)]
-Routes = Annotated[dict[str, str], BeforeValidator(_route)]
-EnvironmentName = Annotated[str, BeforeValidator(_environment_name)]
-ConnectionId = Annotated[str, BeforeValidator(_connection_id)]
-ServerIds = Annotated[
-    str,
-    BeforeValidator(_server_ids),
-    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
-]
 Ports = Annotated[
     str,
     BeforeValidator(_ports),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
 ]
-SinkType = Annotated[Literal["mysql", "changelog"], BeforeValidator(_sink_type)]
-FolderPath = Annotated[str, BeforeValidator(_folder_path)]
 StreamStart = Annotated[Literal["after_snapshot"], BeforeValidator(_stream_start)]
 StreamStop = Annotated[Literal["never"], BeforeValidator(_stream_stop)]
 NoTopology = Annotated[None, BeforeValidator(_topology)]

@@ -18,7 +18,6 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, PipelineFileError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
-from airflow_cdc_provider.pipeline.file.server_ids import overlap
 
 SUFFIXES = {".yaml", ".yml"}
 _NAME = re.compile(r"^pipeline:\s*[\"']?(\w+)", re.MULTILINE)
@@ -113,7 +112,7 @@ def sharing_ids(mine: LoadedPipeline, others: Iterable[LoadedPipeline]) -> list[
         for other in others
         if _source_name(other) == _source_name(mine)
         and other.model.pipeline != mine.model.pipeline
-        and overlap(other.model.server_ids, mine.model.server_ids)
+        and _overlap(other.model.server_ids, mine.model.server_ids)
     ]
 
 
@@ -140,3 +139,8 @@ def _clashes(mine: LoadedPipeline, other: LoadedPipeline) -> Iterator[Clash]:
             f"{other.path.name} has a pipeline of the same name",
             "rename one of them: state and ledger are kept by name",
         )
+
+
+def _overlap(one: range, other: range) -> bool:
+    """Tell whether two ranges of ids share an id."""
+    return max(one.start, other.start) < min(one.stop, other.stop)

@@ -16,6 +16,7 @@ from airflow_cdc_provider.pipeline.file.messages import explained
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path, Problem, refusal
 from airflow_cdc_provider.pipeline.file.rules import check_file
+from airflow_cdc_provider.pipeline.file.sections import location_of, without_unused
 from airflow_cdc_provider.pipeline.file.yaml_lines import YamlDocument, read_yaml
 
 
@@ -58,7 +59,8 @@ def parse_pipeline(text: str, path: FilePath | str = "pipeline.yaml") -> LoadedP
         raise refusal(str(path), document.problems)
     try:
         # strict JSON: lists become tuples, nothing else is converted
-        model = PipelineFile.model_validate_json(json.dumps(document.value), strict=True)
+        text = json.dumps(without_unused(document.value))
+        model = PipelineFile.model_validate_json(text, strict=True)
     except ValidationError as error:
         problems = list(_problems(error.errors(include_url=False), document))
         raise refusal(str(path), problems) from None
@@ -78,12 +80,12 @@ def _problems(errors: Sequence[ErrorDetails], document: YamlDocument) -> Iterato
     """Yield the problems that pydantic's errors show, one for each path."""
     found: dict[Path, list[ErrorDetails]] = {}
     for error in errors:
-        found.setdefault(_path_in_file(error["loc"], document.value), []).append(error)
+        found.setdefault(_path_in_file(location_of(error), document.value), []).append(error)
     for path, here in found.items():
         # a list is also called too short when its items are wrong
         if here[0]["type"] == "too_short" and here[0]["input"]:
             continue
-        yield _located(document, path, *explained(here, path))
+        yield _located(document, path, *explained(here, path, document.value))
 
 
 def _path_in_file(loc: tuple[int | str, ...], value: Any) -> Path:

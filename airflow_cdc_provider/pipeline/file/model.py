@@ -2,212 +2,39 @@
 
 Unknown keys are errors, and so is anything this release does not do: a setting is obeyed or
 refused, never ignored. Types are strict: `"8"` is not a number. Secrets are references, by
-Airflow connection id or by the name of an environment variable.
+Airflow connection id or by the name of an environment variable. `source` and `sink` are of the
+systems, each with the keys that it has (`sections`).
 """
 
 from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
     Duration,
     EnvironmentName,
-    FolderPath,
     MailAddress,
     Name,
     NoCondition,
     NoTopology,
     Pattern,
     Ports,
-    Routes,
-    ServerIds,
-    SinkType,
     StreamStart,
     StreamStop,
     TimeZone,
     seconds_of,
 )
-from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
-from airflow_cdc_provider.pipeline.file.server_ids import derived_ids, ids_needed, parse_ids
-
-
-class Section(BaseModel):
-    """A part of the file: nothing unknown, nothing changed after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Reference(Section):
-    """A server, by the connection or the environment variable that says how to get in."""
-
-    conn_id: ConnectionId | None = Field(
-        default=None, description="Airflow connection with the server.", examples=["shop_mysql"]
-    )
-    dsn_env: EnvironmentName | None = Field(
-        default=None,
-        description="Environment variable that holds the DSN, in the form of Airflow's "
-        "connection URIs: `mysql://user:password@host:port/?ssl_ca=...`.",
-        examples=["SHOP_DSN"],
-    )
-
-    @model_validator(mode="after")
-    def _is_named(self) -> Self:
-        """Require one of `conn_id` and `dsn_env`."""
-        self.require_one_name()
-        return self
-
-    def require_one_name(self) -> None:
-        """Require exactly one of `conn_id` and `dsn_env`."""
-        if (self.conn_id is None) == (self.dsn_env is None):
-            both = "both are" if self.conn_id else "neither is"
-            raise WrongValueError(
-                f"wanted one of conn_id and dsn_env, {both} there",
-                "write conn_id: <Airflow connection>, or dsn_env: <environment variable>",
-            )
-
-
-class SourceSection(Reference):
-    """Where the tables come from: MySQL or MariaDB."""
-
-    tables: tuple[Pattern, ...] = Field(
-        description='Tables to copy, as `"database.table"`; `*` stands for any characters. '
-        "The ledger (`airflow_cdc`) and the server's own databases are never among them.",
-        min_length=1,
-        examples=[["shop.orders", "inventory.*"]],
-    )
-    exclude: tuple[Pattern, ...] = Field(
-        default=(), description="Tables to leave out of `tables`.", examples=[["inventory.tmp_*"]]
-    )
-    new_tables: Literal["add", "tell"] = Field(
-        default="add",
-        description="What becomes of tables that appear at the source later and fit a pattern of "
-        "`tables`: they are added, or only told until `add` is called.",
-    )
-    server_id: ServerIds | None = Field(
-        default=None,
-        description="Replication server ids, `first-last`. The stream uses the first one, the "
-        "snapshot's readers the ones after it. No two live readers of one source may share an id. "
-        "Left out, the pipeline has 100 ids of its own (more where `max_connections` is above 200) "
-        "between 1000000000 and 2100000000, which follow from its name and from `conn_id` or "
-        "`dsn_env`; `check` asks the source who else reads there.",
-        examples=["5400-5499"],
-    )
-    zero_dates: Literal["fail", "null", "text"] = Field(
-        default="fail",
-        description="What becomes of zero and partial dates: stop with an error, store NULL, or "
-        "keep them as they are.",
-    )
-
-    @property
-    def patterns(self) -> tuple[TablePattern, ...]:
-        """Return the patterns of `tables`."""
-        return tuple(TablePattern.parse(text) for text in self.tables)
-
-    @property
-    def excluded(self) -> tuple[TablePattern, ...]:
-        """Return the patterns of `exclude`."""
-        return tuple(TablePattern.parse(text) for text in self.exclude)
-
-
-class SinkSection(Reference):
-    """Where the tables go."""
-
-    type: SinkType = Field(
-        default="mysql",
-        description="Kind of sink: `mysql`, which is whatever speaks its protocol, or "
-        "`changelog`, files that hold every change.",
-    )
-    path: FolderPath | None = Field(
-        default=None,
-        description="Of a `changelog`: its folder, an absolute path on a local file system or on "
-        "NFS, the same on every machine that does the work.",
-        examples=["/data/changes"],
-    )
-    format: Literal["json", "parquet"] | None = Field(
-        default=None, description="Of a `changelog`: how its files are written; `json` if left out."
-    )
-    types: Literal["native", "debezium"] | None = Field(
-        default=None,
-        description="Of a `changelog` in Parquet: `native`, if left out, gives DECIMAL, DATE, "
-        "DATETIME and TIMESTAMP types of their own; `debezium` writes them as in JSON. A log keeps "
-        "the types that it was begun with until `reset`.",
-    )
-    include_query: bool = Field(
-        default=False,
-        description="Of a `changelog`: each change tells the statement that made it, where the "
-        "server logs statements beside rows. The text is there again for every row that it "
-        "changed, with all values in it.",
-    )
-    route: Routes = Field(
-        default_factory=dict,
-        description='Where tables go, as `"shop.*": "dr_shop.*"`; a `*` on the right is what it '
-        "was on the left. Exact tables go first, then the first pattern that fits. Without a "
-        "route a table keeps its name.",
-        examples=[{"shop.*": "dr_shop.*"}],
-    )
-    existing_rows: Literal["refuse", "replace"] = Field(
-        default="refuse",
-        description="What becomes of rows that a table of the sink holds already when the pipeline "
-        "first takes it: refuse the table, or replace all of its rows by the source's.",
-    )
-
-    @model_validator(mode="after")
-    def _is_named(self) -> Self:
-        """Require a folder for a changelog, and a server for any other sink."""
-        if self.type == "changelog":
-            self._require_folder()
-        elif {self.path, self.format, self.types} != {None} or self.include_query:
-            raise WrongValueError(
-                f"a sink of type {self.type} has no path, no format, no types and no include_query",
-                "write type: changelog, or leave them out",
-            )
-        else:
-            self.require_one_name()
-        return self
-
-    def _require_folder(self) -> None:
-        """Require the keys that a changelog must have, and refuse those that it must not have."""
-        if self.path is None or self.conn_id is not None or self.dsn_env is not None:
-            raise WrongValueError(
-                "wanted a path and neither conn_id nor dsn_env for a changelog",
-                "write path: <absolute path of a folder>",
-            )
-        if self.types is not None and self.format != "parquet":
-            raise WrongValueError(
-                "only files in Parquet have types of their own",
-                "write format: parquet, or leave types out",
-            )
-        if self.existing_rows == "replace":
-            raise WrongValueError(
-                "a changelog replaces no rows that others wrote",
-                "leave existing_rows out, and name an empty folder",
-            )
-
-    @property
-    def named_by(self) -> str:
-        """Return the key of the section that names the sink."""
-        return next(key for key in ("dsn_env", "conn_id", "path") if getattr(self, key) is not None)
-
-    @property
-    def folder(self) -> Folder | None:
-        """Return the folder of a changelog, None for a server."""
-        if self.path is None:
-            return None
-        form, of_debezium = self.format or "json", self.types == "debezium"
-        return Folder(self.path, form, self.include_query, of_debezium)
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Return the routes, parsed."""
-        return parse_routes(self.route)
+from airflow_cdc_provider.pipeline.file.sections import AnySink, AnySource
+from airflow_cdc_provider.systems.sections.base import Reference as Reference
+from airflow_cdc_provider.systems.sections.base import Section
 
 
 class StateSection(Reference):
@@ -538,11 +365,11 @@ class PipelineFile(Section):
         description="Name: a letter, then up to 62 letters, digits or underscores.",
         examples=["shop_to_dr"],
     )
-    source: SourceSection = Field(
+    source: AnySource = Field(
         description="Where the tables come from.",
         examples=[{"dsn_env": "SHOP_DSN", "tables": ["shop.*"]}],
     )
-    sink: SinkSection = Field(description="Where the tables go.", examples=[{"dsn_env": "DR_DSN"}])
+    sink: AnySink = Field(description="Where the tables go.", examples=[{"dsn_env": "DR_DSN"}])
     state: StateSection | None = Field(
         default=None,
         description="Where progress is remembered; may be left out where all runs on one machine: "
@@ -598,21 +425,17 @@ class PipelineFile(Section):
     @property
     def source_options(self) -> SourceOptions:
         """Return what jobs are told of the source that this kind of source alone has."""
-        ids = self.server_ids
-        return {"server_ids": [ids.start, ids.stop - 1], "zero_dates": self.source.zero_dates}
+        return self.source.options(self.pipeline, self.snapshot.max_connections)
 
     @property
     def server_ids_needed(self) -> int:
-        """Return how many server ids the pipeline uses at once."""
-        return ids_needed(self.snapshot.max_connections)
+        """Return how many ids the pipeline's readers use at once."""
+        return self.source.reader_ids_needed(self.snapshot.max_connections)
 
     @property
     def server_ids(self) -> range:
-        """Return the pipeline's server ids, by the file or else derived from its name."""
-        if self.source.server_id is not None:
-            return parse_ids(self.source.server_id)
-        named = f"conn_id={self.source.conn_id} dsn_env={self.source.dsn_env}"
-        return derived_ids(self.pipeline, named, needed=self.server_ids_needed)
+        """Return the ids of the pipeline's readers, by the file or else derived from its name."""
+        return self.source.reader_ids(self.pipeline, self.snapshot.max_connections)
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether the file picks `table` to be copied."""

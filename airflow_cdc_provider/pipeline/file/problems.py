@@ -10,17 +10,6 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, PipelineFileError
 Path = tuple[str | int, ...]
 
 
-class WrongValueError(ValueError):
-    """Raised for a wrong value of the pipeline file, with the fix."""
-
-    def __init__(self, what: str, fix: str) -> None:
-        super().__init__(what, fix)
-        self.what, self.fix = what, fix
-
-    def __str__(self) -> str:
-        return self.what
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One problem of a pipeline file: line, path, what is wrong, and the fix."""

@@ -7,7 +7,7 @@ stale.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.sections import VARIANTS, variants_of
 
+Schema = dict[str, Any]
 FOLDER = Path(__file__).parents[2] / "docs"
 PAGE = FOLDER / "pipeline_file.md"
 SCHEMA = FOLDER / "pipeline_file.schema.json"
@@ -96,7 +98,8 @@ that has a plan is only warned. Files that name different sources are not compar
 is asked, by `SHOW REPLICAS` and its own `server_id`. An account that may not ask (MariaDB without
 REPLICATION MASTER ADMIN) is told that this was not looked at.
 
-This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py`.
+This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py` and from the
+sections in `airflow_cdc_provider/systems/*/file.py`.
 """
 
 
@@ -109,31 +112,54 @@ def json_schema() -> str:
 def reference_page() -> str:
     """Return the reference page of the pipeline file in Markdown."""
     schema = PipelineFile.model_json_schema()
-    return "\n".join([_OPENING, *_sections(PipelineFile, "", schema, schema["$defs"])]) + "\n"
+    return "\n".join([_OPENING, *_section(PipelineFile, "", schema, schema["$defs"])]) + "\n"
 
 
-def _sections(
-    model: type[BaseModel], prefix: str, schema: dict[str, Any], models: dict[str, Any]
+def _section(
+    model: type[BaseModel], prefix: str, schema: Schema, models: Mapping[str, Schema]
 ) -> Iterator[str]:
     """Yield the page's parts for one section and those below it."""
-    title = f"`{prefix}`" if prefix else "Top level"
-    yield f"## {title}\n"
+    yield f"## {f'`{prefix}`' if prefix else 'Top level'}\n"
     if prefix:
-        yield f"{(model.__doc__ or '').strip()}\n"
-    yield "| key | type | default | meaning |\n|---|---|---|---|"
-    below: list[tuple[type[BaseModel], str]] = []
+        yield f"{_meaning(model)}\n"
+    below: list[tuple[FieldInfo, str]] = []
+    yield from _table(model, schema)
     for key, field in model.model_fields.items():
-        section = _section(field)
         name = f"{prefix}.{key}" if prefix else key
-        if section is not None:
-            name = f'{name}."database.table"' if _is_mapping(field) else name
-            below.append((section, name))
-        kind = "section" if section else _kind(schema["properties"][key])
+        if variants_of(field.annotation):
+            below.append((field, f'{name}."database.table"' if _is_mapping(field) else name))
+    for field, name in below:
+        if name in VARIANTS:
+            yield from _by_type(field, name, models)
+        else:
+            (section,) = variants_of(field.annotation)
+            yield from _section(section, name, models[section.__name__], models)
+
+
+def _by_type(field: FieldInfo, name: str, models: Mapping[str, Schema]) -> Iterator[str]:
+    """Yield the page's parts for a section whose keys depend on its `type`."""
+    yield f"## `{name}`\n"
+    yield f"{field.description} Its `type` says which keys it has.\n"
+    for kind, section in VARIANTS[name].items():
+        yield f"### `{name}`, `type: {kind}`\n"
+        yield f"{_meaning(section)}\n"
+        yield from _table(section, models[section.__name__])
+
+
+def _meaning(model: type[BaseModel]) -> str:
+    """Return what a section is, by its model's docstring."""
+    return (model.__doc__ or "").strip()
+
+
+def _table(model: type[BaseModel], schema: Schema) -> Iterator[str]:
+    """Yield the lines of the table of a section's keys."""
+    yield "| key | type | default | meaning |\n|---|---|---|---|"
+    for key, field in model.model_fields.items():
+        is_section = bool(variants_of(field.annotation))
+        kind = "section" if is_section else _kind(schema["properties"][key])
         meaning = (field.description or "").replace("|", "\\|")
-        yield f"| `{key}` | {kind} | {_default(field, section)} | {meaning} |"
+        yield f"| `{key}` | {kind} | {_default(field, is_section=is_section)} | {meaning} |"
     yield ""
-    for section, name in below:
-        yield from _sections(section, name, models[section.__name__], models)
 
 
 def _kind(schema: dict[str, Any]) -> str:
@@ -152,11 +178,11 @@ def _kind(schema: dict[str, Any]) -> str:
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
-def _default(field: FieldInfo, section: type[BaseModel] | None) -> str:
+def _default(field: FieldInfo, *, is_section: bool) -> str:
     """Return a key's default as Markdown; empty if it has none worth showing."""
     if field.is_required():
         return "required"
-    if section is not None or field.default_factory is not None or field.default in (None, ()):
+    if is_section or field.default_factory is not None or field.default in (None, ()):
         return ""
     return f"`{json.dumps(field.default)}`".replace('"', "")
 
@@ -164,13 +190,6 @@ def _default(field: FieldInfo, section: type[BaseModel] | None) -> str:
 def _is_mapping(field: FieldInfo) -> bool:
     """Tell whether a field is a mapping."""
     return getattr(field.annotation, "__origin__", None) is dict
-
-
-def _section(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the section's model in a field, None if the field is no section."""
-    candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
-    models = (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-    return next(models, None)
 
 
 def write() -> None:

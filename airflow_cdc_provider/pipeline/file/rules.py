@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_patterns import sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
-from airflow_cdc_provider.pipeline.file.patterns import sink_table
 from airflow_cdc_provider.pipeline.file.problems import Path
 
 Found = tuple[Path, str, str]
@@ -19,7 +19,7 @@ Found = tuple[Path, str, str]
 
 def check_file(file: PipelineFile) -> Iterator[Found]:
     """Yield the problems of values in the file that are valid alone but not together."""
-    yield from _server_ids(file)
+    yield from _source(file)
     yield from _excluded(file)
     yield from _one_target_each(file)
     yield from _not_onto_itself(file)
@@ -35,16 +35,10 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
         )
 
 
-def _server_ids(file: PipelineFile) -> Iterator[Found]:
-    """Yield a problem if the file names too few server ids."""
-    ids, needed = file.server_ids, file.server_ids_needed
-    if len(ids) < needed:
-        yield (
-            ("source", "server_id"),
-            f"{len(ids)} server ids are too few: the stream and the readers of "
-            f"{file.snapshot.max_connections} connections need {needed}",
-            f"write server_id: {ids.start}-{ids.start + max(needed, 100) - 1}",
-        )
+def _source(file: PipelineFile) -> Iterator[Found]:
+    """Yield what the source's own kind finds wrong in its section."""
+    for key, what, fix in file.source.wrong_together(file.snapshot.max_connections):
+        yield ("source", key), what, fix
 
 
 def _exact(file: PipelineFile) -> list[tuple[int, TableId]]:
@@ -80,10 +74,10 @@ def _one_target_each(file: PipelineFile) -> Iterator[Found]:
 
 def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
     """Yield a problem if a table would be copied onto itself."""
-    source, sink = file.source, file.sink
-    if (source.conn_id, source.dsn_env) != (sink.conn_id, sink.dsn_env):
+    source, sink = file.source, file.sink.reference
+    if sink is None or (source.conn_id, source.dsn_env) != (sink.conn_id, sink.dsn_env):
         return
-    routes = sink.routes
+    routes = file.sink.routes
     if not routes or any(sink_table(table, routes) == table for _, table in _exact(file)):
         yield (
             ("sink",),
@@ -93,19 +87,18 @@ def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
 
 
 def _exactly_once(file: PipelineFile) -> Iterator[Found]:
-    """Yield settings that a changelog cannot have, because it cannot take a change twice."""
-    if file.sink.folder is None:
-        return
-    if file.stream.apply == "merged":
+    """Yield settings of a sink that keeps all it is given, and so cannot take a change twice."""
+    abilities, kind = file.sink.abilities, file.sink.type
+    if not abilities.upserts and file.stream.apply == "merged":
         yield (
             ("stream", "apply"),
-            "a changelog holds every change, and merged keeps the last of each key only",
+            f"a {kind} holds every change, and merged keeps the last of each key only",
             "write apply: transactions, or leave it out",
         )
-    if not file.snapshot.backfill:
+    if abilities.needs_exact_filter and not file.snapshot.backfill:
         yield (
             ("snapshot", "backfill"),
-            "without it changes are brought twice, and a changelog would hold them twice",
+            f"without it changes are brought twice, and a {kind} would hold them twice",
             "write backfill: true, or leave it out",
         )
 
@@ -129,7 +122,7 @@ def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterato
 
 def _backfills(file: PipelineFile) -> Iterator[Found]:
     """Yield a problem if the sink cannot take the backfills of the file."""
-    if file.backfill and file.sink.folder is not None:
+    if file.backfill and not file.sink.abilities.joins:
         yield (
             ("backfill",),
             f"a sink of type {file.sink.type} takes no rows again: it keeps what it was given",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.default_state import default_state_of
-from airflow_cdc_provider.pipeline.file.model import PipelineFile, SinkSection
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ShownPipeline:
             place.dsn_env,
             place.file,
             source=model.source.conn_id or model.source.dsn_env or "",
-            sink=_sink(model.sink),
+            sink=model.sink.name,
             mode=model.stream.mode,
             freshness_s=model.freshness.target_s or 0,
             refused=refused,
@@ -97,11 +97,6 @@ class ShownPipeline:
             return cls(str(form["pipeline"]), **texts, freshness_s=freshness_s, refused=refused)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
-
-
-def _sink(sink: SinkSection) -> str:
-    """Return the name of the sink: connection, variable or path."""
-    return str(getattr(sink, sink.named_by))
 
 
 _TEXTS = ("conn_id", "dsn_env", "file", "source", "sink", "mode")

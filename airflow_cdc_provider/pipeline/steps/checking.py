@@ -28,7 +28,6 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
-from airflow_cdc_provider.pipeline.file.server_ids import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.receivers import find_receivers
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
@@ -160,10 +159,10 @@ def _checked(run: Run) -> CheckReport:
             planned.picked,
             run.model.source.patterns,
             options=run.model.source_options,
-            readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
+            readers=run.model.source.readers(run.model.snapshot.max_connections),
             is_snapshot_done=run.store.is_handed_off(run.name),
             # ids that follow from the pipeline's name are taken by nobody but itself
-            is_new=not is_planned and run.model.source.server_id is not None,
+            is_new=not is_planned and run.model.source.has_written_ids,
             facts=sink_of(run).abilities.facts,
         ),
         at_sink=_as_planned(run, planned.plans, changing),

@@ -14,13 +14,13 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.table_facts import TableKind
-from airflow_cdc_provider.pipeline.file.patterns import (
+from airflow_cdc_provider.core.table_patterns import (
     Route,
     TablePattern,
     parse_routes,
     sink_table,
 )
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.registry import open_source, rights_at
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")

@@ -16,12 +16,13 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.engine.scrubbing import Secrets
+from airflow_cdc_provider.pipeline.connection_fields import endpoint_of
 from airflow_cdc_provider.pipeline.connections import DsnOf
 from airflow_cdc_provider.pipeline.file.draft import Draft
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 from airflow_cdc_provider.pipeline.run import open_to_look
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.choosing import (
@@ -107,15 +108,7 @@ class Lookup:
                 risk=NOTHING_CHANGED,
                 remedy="add it to Airflow, or to the secrets backend that the API server asks",
             )
-        try:
-            return Endpoint.parse(dsn)
-        except ValueError as error:
-            raise RefusedError(
-                str(error),
-                where=f"connection {conn_id}",
-                risk=NOTHING_CHANGED,
-                remedy="correct the connection",
-            ) from None
+        return endpoint_of(conn_id, dsn, risk=NOTHING_CHANGED)
 
     def scrub(self, value: Any) -> Any:
         """Return a JSON value with the passwords hidden in its texts."""

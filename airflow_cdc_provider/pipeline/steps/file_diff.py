@@ -19,8 +19,8 @@ from itertools import chain
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
-from airflow_cdc_provider.pipeline.file.patterns import TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
@@ -153,7 +153,7 @@ def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool)
 
 def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -> Iterator[Found]:
     """Yield settings that changed since rows were copied under them."""
-    now = loaded.model.source.zero_dates
+    now = loaded.model.source.zero_date_policy
     if now != origin.zero_dates:
         yield (
             ("source", "zero_dates"),

@@ -28,7 +28,7 @@ def origin_now(run: Run, captured: Captured) -> PlanOrigin:
         tables=source.tables,
         exclude=source.exclude,
         names_fold_case=captured.names_fold_case,
-        zero_dates=source.zero_dates,
+        zero_dates=source.zero_date_policy,
         backfill=run.model.snapshot.backfill,
     )
 

@@ -17,11 +17,11 @@ from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
+from airflow_cdc_provider.core.table_patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
-from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of

@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
+from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
 from airflow_cdc_provider.systems.changelog.envelope import Origin
 from airflow_cdc_provider.systems.changelog.files import Format
@@ -33,15 +34,6 @@ from airflow_cdc_provider.systems.kinds import FIRST
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ABILITIES = SinkAbilities(
-    transactional=True,
-    upserts=False,
-    needs_exact_filter=True,
-    takes_native_chunks=False,
-    verifiable=False,
-    joins=False,
-    facts=("file", "pos", "row", "server_id", "thread"),
-)
 ADDED_TYPES = AddedTypes(
     number=ColumnType("bigint", TypeKind.INTEGER, KeyKind.INTEGER),
     text=ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT),

@@ -6,8 +6,6 @@ A sealed file never changes. It does not count before a manifest names it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,9 +14,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.systems.changelog.json_text import json_lines
 from airflow_cdc_provider.systems.changelog.tree import Members, arrow_array
+from airflow_cdc_provider.systems.files.file_store import explained, flush_folder
 
 
 class Format(StrEnum):
@@ -90,26 +88,3 @@ class OpenFile:
             self._parquet.close()
         self._file.close()
         self._hidden.unlink(missing_ok=True)
-
-
-def flush_folder(folder: Path) -> None:
-    """Flush a folder to the disk, so that its files' names last."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Raise errors of the file system as errors of the sink that say what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise SinkUnreachableError(
-            f"{error.strerror or error}",
-            where=str(path),
-            risk="none: what no manifest names does not count",
-            remedy="make the folder writable and give it room, then run again",
-        ) from error

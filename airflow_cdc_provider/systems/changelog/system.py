@@ -28,7 +28,7 @@ def sink(
     """Return a change log as a sink for one generation; nothing is written yet."""
     if not isinstance(place, Folder):
         raise RefusedError(
-            "a change log needs a folder, and this is a server",
+            "a change log needs a folder and the form of its files",
             where=str(place),
             risk=NOTHING_STARTED,
             remedy="name the folder as the sink's path",

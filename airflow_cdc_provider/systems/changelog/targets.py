@@ -17,11 +17,11 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.table_drift import TableDrift
-from airflow_cdc_provider.systems.changelog.files import explained
 from airflow_cdc_provider.systems.changelog.layout import table_folder
 from airflow_cdc_provider.systems.changelog.ledger import not_exact
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.state import LogState, Record, targets_to
+from airflow_cdc_provider.systems.files.file_store import explained
 
 
 class ChangelogTargets:

@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
+from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
@@ -40,16 +41,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
-ABILITIES = SinkAbilities(
-    transactional=True,
-    upserts=True,
-    needs_exact_filter=False,
-    takes_native_chunks=True,
-    verifiable=True,
-    joins=True,
-    changes_tables=True,
-    isolates_tables=True,
-)
 ADDED_TYPES = AddedTypes(
     number=mysql_type("bigint"),
     text=mysql_type("varchar", length=255, charset="utf8mb4", collation="utf8mb4_bin"),

@@ -24,7 +24,7 @@ def sink(
     """Return a MySQL or MariaDB server as a sink for one generation; nothing is connected yet."""
     if not isinstance(place, Endpoint):
         raise RefusedError(
-            "MySQL needs a server, and this is a folder",
+            "MySQL needs a server, and this is a place of files",
             where=str(place),
             risk=NOTHING_STARTED,
             remedy="name the server as the sink",

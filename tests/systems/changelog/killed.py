@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.systems.changelog import manifest
 from airflow_cdc_provider.systems.changelog.files import OpenFile
+from airflow_cdc_provider.systems.files import file_store
 from tests.behaviours.sink_world import insert
 from tests.systems.changelog.world import ChangelogWorld
 
@@ -41,18 +41,18 @@ def _before_the_seal() -> None:
 
 
 def _between_seal_and_manifest() -> None:
-    manifest.link_once = _killed  # type: ignore[assignment]
+    file_store.link_once = _killed  # type: ignore[assignment]
 
 
 def _behind_the_manifest() -> None:
-    link = manifest.link_once
+    link = file_store.link_once
 
     def link_and_die(hidden: Path, path: Path) -> bool:
         link(hidden, path)
         _killed()
         return True
 
-    manifest.link_once = link_and_die
+    file_store.link_once = link_and_die
 
 
 STAGES = {

@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.changelog import manifest as manifest_module
+from airflow_cdc_provider.systems.files import file_store
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.sink_world import Change, delete, insert, update
 from tests.behaviours.source_log import at, point
@@ -199,15 +200,15 @@ class TestOwners:
     ) -> None:
         world.stream_from()
         late = world.changes()
-        link = manifest_module.link_once
+        link = file_store.link_once
         owner = world.under(2).open_ledger()
 
         def overtaken(*paths: Any) -> bool:
-            monkeypatch.setattr(manifest_module, "link_once", link)
+            monkeypatch.setattr(file_store, "link_once", link)
             owner.take_over(2)
             return link(*paths)
 
-        monkeypatch.setattr(manifest_module, "link_once", overtaken)
+        monkeypatch.setattr(file_store, "link_once", overtaken)
         with pytest.raises(FencedError):
             late.apply(world.batch([insert(1, "late")]))
         assert world.held() == []

@@ -42,8 +42,3 @@ def derived_ids(pipeline: str, source: str, *, needed: int) -> range:
     # the start does not depend on the count: it stays when max_connections changes
     first = _FIRST + int.from_bytes(digest[:8], "big") % (_BEHIND - _FIRST - 1000)
     return range(first, first + count)
-
-
-def overlap(one: range, other: range) -> bool:
-    """Tell whether two ranges of server ids share an id."""
-    return max(one.start, other.start) < min(one.stop, other.stop)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 
 _MAX_NAME = 64
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.file.patterns import TablePattern, parse_routes, sink_table
-from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+from airflow_cdc_provider.core.table_patterns import TablePattern, parse_routes, sink_table
+from airflow_cdc_provider.core.wrong_value import WrongValueError
 from tests.strategies import table_ids
 
 

@@ -1,0 +1,15 @@
+"""What a change log can do as a sink."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.columns.sink_port import SinkAbilities
+
+ABILITIES = SinkAbilities(
+    transactional=True,
+    upserts=False,
+    needs_exact_filter=True,
+    takes_native_chunks=False,
+    verifiable=False,
+    joins=False,
+    facts=("file", "pos", "row", "server_id", "thread"),
+)

@@ -1,0 +1,99 @@
+"""The pipeline file's section of a change log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.systems.sections.base import Section, SinkSection
+
+
+def _folder_path(value: Any) -> Any:
+    """Check the absolute path of a folder, and return it without a slash at the end."""
+    if not isinstance(value, str):
+        return value
+    path = value.removeprefix("file://")
+    if "://" in path:
+        raise WrongValueError(
+            "only a file system can create a file if and only if it is absent",
+            "write a folder on a local file system or on NFS, as in /data/changes",
+        )
+    if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
+        raise WrongValueError(
+            "this is no absolute path of a folder", "write it from the root, as in /data/changes"
+        )
+    return path.rstrip("/")
+
+
+def _existing_rows(value: Any) -> Any:
+    """Refuse to replace rows, which a log cannot."""
+    if value == "replace":
+        raise WrongValueError(
+            "a changelog replaces no rows that others wrote",
+            "leave existing_rows out, and name an empty folder",
+        )
+    return value
+
+
+class LogFolder(Section):
+    """A folder with the files of a change log."""
+
+    path: Annotated[str, BeforeValidator(_folder_path)] = Field(
+        description="Its folder, an absolute path on a local file system or on NFS, the same on "
+        "every machine that does the work.",
+        examples=["/data/changes"],
+    )
+    format: Literal["json", "parquet"] | None = Field(
+        default=None, description="How its files are written; `json` if left out."
+    )
+    types: Literal["native", "debezium"] | None = Field(
+        default=None,
+        description="Of files in Parquet: `native`, if left out, gives DECIMAL, DATE, DATETIME and "
+        "TIMESTAMP types of their own; `debezium` writes them as in JSON. A log keeps the types "
+        "that it was begun with until `reset`.",
+    )
+    include_query: bool = Field(
+        default=False,
+        description="Each change tells the statement that made it, where the server logs "
+        "statements beside rows. The text is there again for every row that it changed, with all "
+        "values in it.",
+    )
+
+    @model_validator(mode="after")
+    def _has_types(self) -> Self:
+        """Refuse types for files that have none."""
+        if self.types is not None and self.format != "parquet":
+            raise WrongValueError(
+                "only files in Parquet have types of their own",
+                "write format: parquet, or leave types out",
+            )
+        return self
+
+
+class ChangelogSinkSection(SinkSection, LogFolder):
+    """Files that hold every change, in a folder."""
+
+    type: Literal["changelog"] = Field(description="Files that hold every change.")
+    existing_rows: Annotated[Literal["refuse"], BeforeValidator(_existing_rows)] = Field(
+        default="refuse",
+        description="A table whose folder holds files of others when the pipeline first takes it "
+        "is refused.",
+    )
+
+    @property
+    def named_by(self) -> str:
+        """Return the key of the section that names the sink."""
+        return "path"
+
+    @property
+    def address(self) -> str:
+        """Return the URL of the folder, with how its files are written."""
+        of_debezium = self.types == "debezium"
+        return Folder(self.path, self.format or "json", self.include_query, of_debezium).address
+
+
+SECTIONS = {Part.SINK: ChangelogSinkSection}

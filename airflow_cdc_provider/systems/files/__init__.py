@@ -1,0 +1,1 @@
+"""Stores of files, for systems whose tables or logs are files: one port, a form for each scheme."""

@@ -1,0 +1,16 @@
+"""What MySQL and MariaDB can do as a sink."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.columns.sink_port import SinkAbilities
+
+ABILITIES = SinkAbilities(
+    transactional=True,
+    upserts=True,
+    needs_exact_filter=False,
+    takes_native_chunks=True,
+    verifiable=True,
+    joins=True,
+    changes_tables=True,
+    isolates_tables=True,
+)
