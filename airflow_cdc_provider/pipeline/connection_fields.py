@@ -66,7 +66,7 @@ class ConnectionFields:
         texts = ("host", "login", "password", "schema")
         return cls(
             conn_id,
-            _kind(form.get("conn_type") or "mysql"),
+            _kind(form.get("conn_type") or ""),
             port=int(form["port"]) if form.get("port") else None,
             extra=json.loads(extra) if isinstance(extra, str) else extra,
             **{name: str(form.get(name) or "") for name in texts},
@@ -96,7 +96,7 @@ class ConnectionFields:
         if self.kind == "sqlite":
             path = self.host or self.schema
             return f"sqlite:///{path}" if path.startswith("/") else f"sqlite:////{path}"
-        if self.kind in MYSQL_TYPES:
+        if self.kind in MYSQL_TYPES or not self.kind:
             return self._url("mysql", self._mysql_options())
         if self.kind in POSTGRES_TYPES:
             return self._url("postgresql", self.extra)

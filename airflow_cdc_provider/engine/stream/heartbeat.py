@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
@@ -30,6 +31,7 @@ from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.looker import Looker
 from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.engine.server_looks import (
     SILENT_S,
@@ -145,7 +147,10 @@ class Heartbeat:
         """Note which server does not answer, and whether the stream goes on after an outage."""
         if isinstance(self._sink_look.error, FencedError):
             raise self._sink_look.error
-        looks = {Part.SINK: self._sink_look, Part.SOURCE: self._source_look}
+        looks: dict[Part, Looker[Any]] = {
+            Part.SINK: self._sink_look,
+            Part.SOURCE: self._source_look,
+        }
         failing = {part for part, look in looks.items() if note_failure(self._outages, part, look)}
         if failing:  # the stream cannot go on, so the answer of the other has to do
             over = {part for part, look in looks.items() if not look.is_looking} - failing
