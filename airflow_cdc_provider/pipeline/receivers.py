@@ -1,10 +1,9 @@
 """From the pipeline file's `notify` to receivers that one can send to.
 
 Airflow's connections are read as its own providers read them: `http`, `slackwebhook` and `smtp`. A
-command of Airflow stores such a type as `generic` where no installed provider brings it; other types
-are refused. What a connection says about how the receiver is reached is obeyed or refused, never
-dropped.
-No error repeats a URL: whoever has a webhook's URL can write to it.
+command of Airflow stores such a type as `generic` where no installed provider brings it. Other
+types are refused. What a connection says about how the receiver is reached is obeyed or refused,
+never dropped. No error repeats a URL: whoever has a webhook's URL can write to it.
 """
 
 from __future__ import annotations
@@ -149,8 +148,8 @@ def _require_type(fields: ConnectionFields, types: frozenset[str], *, wanted: st
     if fields.kind not in types:
         raise _WrongReceiverError(
             f"connection {fields.conn_id!r} is of type {fields.kind!r}",
-            f"name one of type {wanted}; where no provider of Airflow brings that type, its command "
-            "line stores it as generic, which will do as well",
+            f"name one of type {wanted}; where no provider of Airflow brings that type, its "
+            "command line stores it as generic, which will do as well",
         )
 
 
