@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.ports import StateStore
-from airflow_cdc_provider.core.records import NoteKind, Outage
+from airflow_cdc_provider.core.records import OUTAGE_OVER, NoteKind, Outage
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Outages:
         since_us = self._since_us.pop(code)
         if is_over:
             for_s = (time.time_ns() // 1000 - since_us) / 1e6
-            self._ends.append(f"over, after {for_s:.0f} s: {outage.error.what}")
+            self._ends.append(f"{OUTAGE_OVER} {for_s:.0f} s: {outage.error.what}")
 
     @property
     def failures(self) -> int:
