@@ -49,6 +49,11 @@ class PipelineCode(FindingCode):
         "block",
         "its stream ended with an error that a new one would meet again",
     )
+    NAME_IN_USE = (
+        "pipeline.name_in_use",
+        "block",
+        "a DAG of Airflow runs a pipeline of that name; only the form of a new pipeline looks",
+    )
     SOURCE_ANOTHER_SERVER = (
         "source.another_server",
         "warn",

@@ -161,6 +161,10 @@ class Note:
     form: Mapping[str, Any]
 
 
+OUTAGE_OVER = "over, after"
+"""How the event begins that tells of an outage's end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outage:
     """An error that keeps a job from progress until it is over, such as a server away."""

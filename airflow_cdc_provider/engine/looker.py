@@ -34,6 +34,11 @@ class Looker(Generic[Answer]):
         return self._asked_s is not None
 
     @property
+    def is_fresh(self) -> bool:
+        """Tell whether `answer` is of the last query, and none is under way."""
+        return self.answer is not None and self.error is None and not self.is_looking
+
+    @property
     def silent_s(self) -> float:
         """Seconds since the query that is under way was asked for, 0 if none is."""
         asked_s = self._asked_s

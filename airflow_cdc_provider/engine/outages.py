@@ -3,6 +3,9 @@
 A server that is away is waited for, and a job that waits looks like one that has nothing to do. So
 what fails is noted here by whoever meets it, and told to the state store as long as it lasts: since
 when, how often it was tried, and when it is tried next. It is told once more when it is over.
+
+Several parts of a job meet the same outage, and not all see its end at the same time. What has the
+same code is one outage: it is over when the last part that met it works again.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +21,7 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.ports import StateStore
-from airflow_cdc_provider.core.records import NoteKind, Outage
+from airflow_cdc_provider.core.records import OUTAGE_OVER, NoteKind, Outage
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,14 @@ class Outages:
         self._scrub = scrub
         self._lock = threading.Lock()
         self._open: dict[Part, Outage] = {}
-        self._events: list[str] = []
+        self._since_us: dict[str, int] = {}
+        """When each outage began, by its code."""
+        self._ending: set[str] = set()
+        """The codes of those of which a part works again."""
+        self._failures = 0
+        self._ends: list[str] = []
+        """What is still to be told of those that are over."""
+        self._telling = threading.Lock()
         self._told: Mapping[str, Any] | None = None
 
     def note(
@@ -67,19 +76,40 @@ class Outages:
         """Note that a part fails, or still fails: for `for_s` seconds by now, if that is known."""
         now_us = time.time_ns() // 1000
         with self._lock:
+            self._failures += 1
             before = self._open.get(part)
-            is_same = before is not None and before.error.code == error.code
-            since_us = before.since_us if before and is_same else now_us - int(for_s * 1e6)
+            since_us = now_us - int(for_s * 1e6)
+            since_us = min(since_us, self._since_us.get(error.code, since_us))
+            self._since_us[error.code] = since_us
             next_us = now_us + int(wait_s * 1e6) if wait_s else 0
             self._open[part] = Outage(error.rewritten(self._scrub), since_us, tries, next_us)
+            if before is not None and before.error.code != error.code:
+                self._leave(before, is_over=before.error.code in self._ending)
 
     def over(self, part: Part) -> None:
         """Note that a part works again."""
         with self._lock:
             outage = self._open.pop(part, None)
             if outage is not None:
-                for_s = (time.time_ns() // 1000 - outage.since_us) / 1e6
-                self._events.append(f"over, after {for_s:.0f} s: {outage.error.what}")
+                self._leave(outage, is_over=True)
+
+    def _leave(self, outage: Outage, *, is_over: bool) -> None:
+        """Note that a part does not meet an outage any more: `is_over`, or it meets another."""
+        code = outage.error.code
+        if any(each.error.code == code for each in self._open.values()):
+            self._ending |= {code} if is_over else set()
+            return
+        self._ending.discard(code)
+        since_us = self._since_us.pop(code)
+        if is_over:
+            for_s = (time.time_ns() // 1000 - since_us) / 1e6
+            self._ends.append(f"{OUTAGE_OVER} {for_s:.0f} s: {outage.error.what}")
+
+    @property
+    def failures(self) -> int:
+        """Return how often a part failed so far."""
+        with self._lock:
+            return self._failures
 
     def parts(self) -> frozenset[Part]:
         """Return the parts of the job that fail now."""
@@ -88,26 +118,26 @@ class Outages:
 
     def tell(self) -> None:
         """Write changed outages to the state store; if that is away, the next call does."""
-        with self._lock:
-            form = self._form()
-            events, self._events = self._events, []
-        for text in events:
-            log.info("%s", text)
-            with suppress(CdcError):
-                self._store.tell(self._name, text)
-        if form == self._told:
-            return
-        try:
-            self._store.keep_note(self._name, NoteKind.OUTAGES, form)
-        except CdcError as error:
-            log.warning("outages not told: pipeline=%s cause=%s", self._name, error)
-        else:
-            self._told = form
+        with self._telling:
+            with self._lock:
+                form, ends = self._form(), tuple(self._ends)
+            try:
+                if form != self._told:
+                    self._store.keep_note(self._name, NoteKind.OUTAGES, form)
+                    self._told = form
+                for text in ends:
+                    self._store.tell(self._name, text)
+                    log.info("%s", text)
+                    self._ends.remove(text)
+            except CdcError as error:
+                log.warning("outages not told: pipeline=%s cause=%s", self._name, error)
 
     def end(self) -> None:
         """Clear all outages, also in the state store; a fatal error is stored elsewhere."""
         with self._lock:
             self._open.clear()
+            self._since_us.clear()
+            self._ending.clear()
         self.tell()
 
     def _form(self) -> Mapping[str, Any]:

@@ -86,13 +86,20 @@ class ServerLook(Looker[Answer], Generic[Opened, Answer]):
                 opened.close()
 
 
-def note_silence(outages: Outages, part: Part, look: Looker[Answer]) -> None:
-    """Note in the outages whether a server answers its check."""
+def note_failure(outages: Outages, part: Part, look: Looker[Answer]) -> bool:
+    """Note in the outages if a server does not answer its check; return whether it does not."""
     if look.silent_s > SILENT_S:
         outages.note(part, _SILENCES[part], for_s=look.silent_s)
     elif look.error is not None:
         outages.note(part, look.error, tries=look.failures)
-    elif not look.is_looking:
+    else:
+        return False
+    return True
+
+
+def note_silence(outages: Outages, part: Part, look: Looker[Answer]) -> None:
+    """Note in the outages whether a server answers its check."""
+    if not note_failure(outages, part, look) and not look.is_looking:
         outages.over(part)
 
 

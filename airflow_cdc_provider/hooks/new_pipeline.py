@@ -44,12 +44,17 @@ def rights_of(conn_id: str, part: Part, databases: Sequence[str]) -> Form:
     )
 
 
-def check_of(answers: Form) -> Form:
-    """Return what `check` finds in the drafted file, with what to do in Airflow, as JSON."""
+def check_of(answers: Form, in_use_by: Sequence[str] = ()) -> Form:
+    """Return what `check` finds in the drafted file, with what to do in Airflow, as JSON.
+
+    `in_use_by` are the pipelines that have its name, in words.
+    """
     from airflow_cdc_provider.pipeline.steps.drafting import Answers, check_form  # noqa: PLC0415
 
     asked = Answers(**answers)
-    form = LOOKS.make(lambda: check_form(asked, _lookup()), where=f"check of {asked.name}")
+    form = LOOKS.make(
+        lambda: check_form(asked, _lookup(), in_use_by), where=f"check of {asked.name}"
+    )
     findings = [{**each, "in_airflow": way_in_airflow(each["fix"])} for each in form["findings"]]
     return {**form, "findings": findings}
 

@@ -68,7 +68,7 @@ class ConnectionFields:
         texts = ("host", "login", "password", "schema")
         return cls(
             conn_id,
-            conn_type_of(form.get("conn_type") or FIRST),
+            conn_type_of(form.get("conn_type") or ""),
             port=int(form["port"]) if form.get("port") else None,
             extra=json.loads(extra) if isinstance(extra, str) else extra,
             **{name: str(form.get(name) or "") for name in texts},
@@ -100,8 +100,8 @@ class ConnectionFields:
             return f"sqlite:///{path}" if path.startswith("/") else f"sqlite:////{path}"
         if self.kind in _POSTGRES_TYPES:
             return self._url("postgresql", self.extra)
-        if self.kind in conn_types():
-            return self._of_system(conn_types()[self.kind][0])
+        if (kind := self.kind or FIRST) in conn_types():
+            return self._of_system(conn_types()[kind][0])
         wanted = ", ".join(sorted({*conn_types(), *_POSTGRES_TYPES, STATE_TYPE}))
         raise RefusedError(
             f"connection {self.conn_id!r} is of type {self.kind!r}",

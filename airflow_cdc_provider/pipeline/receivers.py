@@ -1,8 +1,9 @@
 """From the pipeline file's `notify` to receivers that one can send to.
 
-Airflow's connections are read as its own providers read them: `http`, `slackwebhook` and `smtp`.
-What such a connection says about how the receiver is reached is obeyed or refused, never dropped.
-No error repeats a URL: whoever has a webhook's URL can write to it.
+Airflow's connections are read as its own providers read them: `http`, `slackwebhook` and `smtp`. A
+command of Airflow stores such a type as `generic` where no installed provider brings it. Other
+types are refused. What a connection says about how the receiver is reached is obeyed or refused,
+never dropped. No error repeats a URL: whoever has a webhook's URL can write to it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ _HTTP_OPTIONS = frozenset(
     }
 )  # fmt: skip
 """What Airflow's HTTP hook takes from the extra for itself; all else there are headers."""
+_UNKNOWN_TYPES = frozenset({"generic", ""})
+"""What Airflow makes of a type that no installed provider brings, and of none."""
+_HTTP_TYPES = frozenset({"http", "https"}) | _UNKNOWN_TYPES
+_SLACK_TYPES = frozenset({"slackwebhook"}) | _HTTP_TYPES
+_MAIL_TYPES = frozenset({"smtp", "email"}) | _UNKNOWN_TYPES
 _KEYS = ("conn_id", "url_env", "dsn_env")
 """What names a receiver; one of them is written."""
 _PORTS = {"tls": 465, "starttls": 587, "none": 25}
@@ -130,10 +136,36 @@ def _webhook(name: str, section: UrlReference, connections: Connections) -> Webh
     if section.url_env is not None:
         return _of_url(name, _variable(connections, section.url_env))
     fields = _fields(connections, section.conn_id or "")
-    if fields.kind.startswith("slack") and fields.password:  # elsewhere it is no part of a URL
-        token = fields.password
-        return _of_url(name, token if "://" in token else f"{_slack_base(fields)}/{token}")
+    if name == "slack":
+        _require_type(fields, _SLACK_TYPES, wanted="slackwebhook")
+        return _of_slack(fields)
+    _require_type(fields, _HTTP_TYPES, wanted="http")
     return _of_http(name, fields)
+
+
+def _require_type(fields: ConnectionFields, types: frozenset[str], *, wanted: str) -> None:
+    """Refuse a connection of another type: it was made for something else."""
+    if fields.kind not in types:
+        raise _WrongReceiverError(
+            f"connection {fields.conn_id!r} is of type {fields.kind!r}",
+            f"name one of type {wanted}; where no provider of Airflow brings that type, its "
+            "command line stores it as generic, which will do as well",
+        )
+
+
+def _of_slack(fields: ConnectionFields) -> Webhook:
+    """Make a webhook from the fields of a connection of Slack's, or of the URL of one."""
+    is_token = fields.kind == "slackwebhook" or (fields.kind in _UNKNOWN_TYPES and not fields.login)
+    if is_token and fields.password:  # elsewhere it is no part of a URL
+        _require_no_options(fields)
+        token = fields.password
+        return _of_url("slack", token if "://" in token else f"{_slack_base(fields)}/{token}")
+    if not fields.host:
+        raise _WrongReceiverError(
+            f"connection {fields.conn_id!r} has no token",
+            "write T.../B.../..., or the webhook's whole URL, as its password",
+        )
+    return _of_http("slack", fields)
 
 
 def _slack_base(fields: ConnectionFields) -> str:
@@ -147,13 +179,7 @@ def _slack_base(fields: ConnectionFields) -> str:
 
 def _of_http(name: str, fields: ConnectionFields) -> Webhook:
     """Make a webhook from the fields of an HTTP connection."""
-    options = sorted(_HTTP_OPTIONS & fields.extra.keys())
-    if options:
-        raise _WrongReceiverError(
-            f"the extra of connection {fields.conn_id!r} has {', '.join(options)}, which is not "
-            "obeyed here",
-            "leave it out; what else is in the extra is sent as headers",
-        )
+    _require_no_options(fields)
     if not fields.host:
         raise _WrongReceiverError(
             f"connection {fields.conn_id!r} names no host", "write the URL's host, or all of it"
@@ -170,6 +196,17 @@ def _of_http(name: str, fields: ConnectionFields) -> Webhook:
     if fields.login:
         headers["Authorization"] = _basic(fields.login, fields.password)
     return Webhook(name, made.url, {**made.headers, **headers})
+
+
+def _require_no_options(fields: ConnectionFields) -> None:
+    """Refuse what the extra says about how the receiver is reached."""
+    options = sorted(_HTTP_OPTIONS & fields.extra.keys())
+    if options:
+        raise _WrongReceiverError(
+            f"the extra of connection {fields.conn_id!r} has {', '.join(options)}, which is not "
+            "obeyed here",
+            "leave it out; what else is in the extra is sent as headers",
+        )
 
 
 def _of_url(name: str, url: str) -> Webhook:
@@ -206,6 +243,7 @@ def _mailbox(section: EmailSection, connections: Connections) -> Mailbox:
         fields = _read(section.dsn_env, _variable(connections, section.dsn_env))
     else:
         fields = _fields(connections, section.conn_id or "")
+        _require_type(fields, _MAIL_TYPES, wanted="smtp")
     extra = fields.extra
     sender = section.sender or str(extra.get("from_email") or "")
     if not fields.host or not sender:

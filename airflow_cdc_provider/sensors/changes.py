@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, Context
 
+from airflow_cdc_provider.core.backoff import FOR_A_DAY
+from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.hooks.lineage import TellsLineage
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.progress import CdcProgressLink
@@ -20,15 +22,18 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
 
 _US = 1_000_000
+_AWAY_S = 60.0
+"""Between two tries while the sink is away; each takes a worker for a moment."""
 
 
 class CdcChangesSensor(TellsLineage, BaseSensorOperator):
     """
     Wait until rows of a table have changed, and announce the changed tables.
 
-    It waits without a worker. Changes within a window are announced together, by one event for each
-    table in which something changed; a pipeline that is idle, paused or not copied yet is waited
-    for. Give it `outlets`: see `airflow_cdc_provider.operators.assets.outlets_of`.
+    It waits without a worker, also for a sink that is away, that for a day at most. Changes within
+    a window are announced together, by one event for each table in which something changed; a
+    pipeline that is idle, paused or not copied yet is waited for. Give it `outlets`: see
+    `airflow_cdc_provider.operators.assets.outlets_of`.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param every_s: seconds that changes are gathered before they are announced.
@@ -58,6 +63,13 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Announce changed tables, or defer until there are some."""
+        return self._look(context, away_since_us=0)
+
+    def _look(self, context: Context, *, away_since_us: int) -> dict[str, Any]:
+        """Announce changed tables, or defer.
+
+        `away_since_us` is since when the sink is away, 0 if it is not.
+        """
         with (
             airflow_errors(self.pipeline),
             CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps,
@@ -66,32 +78,47 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
             store, name = steps.run.store, steps.run.name
             activity = activity_of(store, name)  # before the look: what comes then is heard of
             now, due_us = store.now_us(), store.last_told_us(name) + int(self.every_s * _US)
-            news = steps.table_news(told_by(context)) if now >= due_us else ()
+            try:
+                news = steps.table_news(told_by(context)) if now >= due_us else ()
+            except SinkUnreachableError as error:
+                away_since_us = away_since_us or now
+                if FOR_A_DAY.is_over((now - away_since_us) / _US):
+                    raise
+                self.log.warning("waiting: pipeline=%s %s", name, error)
+                due_us = now + int(_AWAY_S * _US)
+                self._wait(self._trigger(steps, activity="", due_us=due_us), away_since_us)
             if news:
                 self._news = news
                 return tell_news(self, context, steps, news)
-            trigger = CdcChangesTrigger(
-                pipeline=str(name),
-                state=place_of_state(steps),
-                activity=activity if now >= due_us else "",
-                due_us=due_us,
-                look_us=now + int(self.look_s * _US),
-                poll_s=float(self.poke_interval),
-            )
+            heard = activity if now >= due_us else ""
+            trigger = self._trigger(steps, activity=heard, due_us=due_us)
         return self._wait(trigger)
 
     def lineage_work(self) -> LineageWork:
         """Return the task's lineage: all tables, and their changes."""
         return work_of_news(self._news)
 
-    def _wait(self, trigger: CdcChangesTrigger) -> NoReturn:
+    def _trigger(self, steps: CdcSteps, *, activity: str, due_us: int) -> CdcChangesTrigger:
+        """Return the trigger that waits for more than `activity`, and until `due_us`."""
+        return CdcChangesTrigger(
+            pipeline=str(steps.run.name),
+            state=place_of_state(steps),
+            activity=activity,
+            due_us=due_us,
+            look_us=steps.run.store.now_us() + int(self.look_s * _US),
+            poll_s=float(self.poke_interval),
+        )
+
+    def _wait(self, trigger: CdcChangesTrigger, away_since_us: int = 0) -> NoReturn:
         """Defer the task until the trigger fires."""
-        self.defer(trigger=trigger, method_name=self.execute_complete.__name__)
+        kept = {"away_since_us": away_since_us} if away_since_us else None
+        self.defer(trigger=trigger, method_name=self.execute_complete.__name__, kwargs=kept)
 
     def execute_complete(
         self,
         context: Context,
         event: Mapping[str, Any],  # noqa: ARG002 - Airflow passes it; the ledger says what changed
+        away_since_us: int = 0,
     ) -> dict[str, Any]:
         """Check again for changed tables."""
-        return self.execute(context)
+        return self._look(context, away_since_us=away_since_us)

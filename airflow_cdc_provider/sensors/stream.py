@@ -44,8 +44,10 @@ from airflow_cdc_provider.triggers.verdict import (
 )
 from airflow_cdc_provider.views.lineage import LineageWork
 from airflow_cdc_provider.views.summaries import PROGRESS_KEY, progress, stream_summary
+from airflow_cdc_provider.views.watch_lines import watch_lines
 
 _US = 1_000_000
+_LATEST_EVENTS = 200
 _HEARD_OF_NONE = 1
 """A table that came before the watch began asks for a look, too."""
 
@@ -58,6 +60,8 @@ class _Wait:
     """When the stream was last started, or the wait began."""
     restarts: int
     deadline_us: int
+    told_us: int = 0
+    """Up to when the task's log says what happened; 0 is up to now."""
 
 
 class CdcStreamSensor(TellsLineage, BaseSensorOperator):
@@ -123,7 +127,15 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             self.see(steps)
             seen = StreamEvent.from_payload(event)
             self._standing = seen.standing
+            self._tell(steps, wait.get("told_us", 0))
             return self._act(context, steps, seen, _Wait(**wait))
+
+    def _tell(self, steps: CdcSteps, since_us: int) -> None:
+        """Log what happened since the task was deferred."""
+        status = steps.status()
+        events = steps.run.store.events(steps.run.name, _LATEST_EVENTS)
+        for level, line in watch_lines(status, events, since_us or status.at_us):
+            self.log.log(level, "%s", line)
 
     def lineage_work(self) -> LineageWork:
         """Return the task's lineage: all tables."""
@@ -247,7 +259,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         self.defer(
             trigger=trigger,
             method_name=self.execute_complete.__name__,
-            kwargs={"wait": asdict(wait)},
+            kwargs={"wait": asdict(replace(wait, told_us=steps.run.store.now_us()))},
         )
 
     def _summary(self, context: Context, steps: CdcSteps) -> dict[str, Any]:

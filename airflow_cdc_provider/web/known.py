@@ -97,6 +97,10 @@ class KnownPipelines:
         found = [each for dag_id in tagged for each in self._of_dag(dag_id, tagged)]
         return tuple(sorted(found, key=lambda each: (each.name, each.dag_id)))
 
+    def of_name(self, session: Session, name: str) -> tuple[KnownPipeline, ...]:
+        """Return the pipelines of that name, whoever may read their DAGs."""
+        return tuple(each for each in self.find(session, _tagged(session)) if each.name == name)
+
     def _refresh(self, session: Session, tagged: Collection[str]) -> None:
         """Read again the serialised DAGs that changed since the last read."""
         hashes = dict(_hashes(session, tagged))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from airflow.api_fastapi.common.db.common import SessionDep
@@ -19,12 +20,15 @@ from airflow_cdc_provider.web.guards import (
     looks,
     may_add_connections,
     readable_connections,
+    readable_dags,
     require_readable,
 )
+from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines
 
 Form = dict[str, Any]
 _MOST_TABLES = 10_000
 _MOST_ROUTES = 1000
+_KNOWN = KnownPipelines()
 
 ConnId = Annotated[ConnectionId, Field(min_length=1, max_length=250)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -110,10 +114,20 @@ def rights(asked: Account, user: GetUserDep) -> Form:
     return rights_of(asked.conn_id, Part(asked.part), asked.databases)
 
 
-def check(asked: Draft, user: GetUserDep) -> Form:
+def check(asked: Draft, user: GetUserDep, session: SessionDep) -> Form:
     """Return what `check` finds in the drafted pipeline file."""
     require_readable(user, *asked.conn_ids)
-    return check_of(asked.answers())
+    readable = readable_dags(user)
+    taken = (_shown(known, readable) for known in _KNOWN.of_name(session, asked.name))
+    return check_of(asked.answers(), tuple(dict.fromkeys(taken)))
+
+
+def _shown(known: KnownPipeline, readable: Collection[str]) -> str:
+    """Describe a pipeline by its DAG and file, as far as a user may know of them."""
+    if known.dag_id not in readable:
+        return "a DAG that is not yours to read runs one"
+    file = f", from {known.file}" if known.file else ""
+    return f"the DAG {known.dag_id} runs one{file}"
 
 
 def _choice(conn_id: str, conn_type: str | None) -> Form:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowException, TaskDeferred
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_cdc_provider.operators.assets import WATERMARK_KEY, outlets_of
@@ -132,6 +134,36 @@ def test_a_stream_that_goes_on_is_told_of_when_something_changed(run: Run, shop:
     event = fired(arguments, within_s=20)
     context = context_of("second")
     assert told(waiting, context, waiting.execute_complete(context, event)) == {"orders": 1}
+
+
+def test_a_sink_that_is_away_is_waited_for_and_for_a_day_at_most(
+    run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told(sensor(shop), context_of("first")) == {"orders": None, "customers": None}
+    shop.at_source("UPDATE orders SET note = 'x' WHERE id = 2")
+    caught_up(shop, run)
+    reference = run.model.sink.reference
+    assert reference is not None
+    name = reference.dsn_env
+    assert name is not None
+    back = os.environ[name]
+    monkeypatch.setenv(name, re.sub(r":[0-9]+/", ":1/", back))  # nobody listens there
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(shop).execute(context_of("second"))
+    arguments = deferred.value.trigger.serialize()[1]
+    assert 50e6 < arguments["due_us"] - run.store.now_us() < 61e6
+    kept = json.loads(json.dumps(deferred.value.kwargs))
+    context = context_of("second")
+    long_ago = {"away_since_us": kept["away_since_us"] - 86_400_000_000}
+    with pytest.raises(AirflowException, match="CDC-SNK-001"):
+        sensor(shop).execute_complete(context, {}, **long_ago)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(shop).execute_complete(context, {}, **kept)
+    assert deferred.value.kwargs == kept
+    monkeypatch.setenv(name, back)
+    event = fired({**arguments, "due_us": 0}, within_s=20)
+    waiting = sensor(shop)
+    assert told(waiting, context, waiting.execute_complete(context, event, **kept)) == {"orders": 1}
 
 
 def fired(arguments: dict[str, Any], *, within_s: float) -> Any:

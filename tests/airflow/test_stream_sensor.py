@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -248,3 +249,41 @@ def test_a_look_for_new_tables_starts_the_stream_again_if_there_are_any(
     assert planned == ([str(SHOP)] if is_found else [])
     if not is_found:
         assert ended.value.trigger.look_us > 0  # type: ignore[attr-defined]
+
+
+def test_what_happened_while_the_task_waited_is_in_the_log_that_airflow_keeps(
+    sensor: CdcStreamSensor,
+    context: Any,
+    generation: int,
+    store: SqlStateStore,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Airflow begins the trigger's log anew when the task is deferred again."""
+    store.tell(SHOP, "of before", level="warning")
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(context)
+    wait = json.loads(json.dumps(deferred.value.kwargs))["wait"]
+    for number in range(21):
+        store.tell(SHOP, f"stream restarts from the ledger: try {number}", level="warning")
+    store.tell(SHOP, "over, after 67 s: the sink is away")
+    store.tell(SHOP, "a request is done")
+    capsys.readouterr()
+    with pytest.raises(TaskDeferred):
+        told(sensor, context, Verdict.WAITING, wait=wait)
+    said = capsys.readouterr().out
+    lines = {line.partition(" UTC: ")[2].partition(" [")[0] for line in said.splitlines()}
+    assert "over, after 67 s: the sink is away" in lines
+    assert "stream restarts from the ledger: try 20" in lines
+    assert said.count("restarts from the ledger") == 19
+    assert "2 more events are on the CDC page" in said
+    assert "watched shop: streaming" in said
+    assert "of before" not in said
+    assert "a request is done" not in said
+
+
+def test_a_wait_that_an_earlier_release_stored_is_gone_on_with(
+    sensor: CdcStreamSensor, context: Any, generation: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TaskDeferred):
+        told(sensor, context, Verdict.WAITING)
+    assert "watched shop: streaming" in capsys.readouterr().out

@@ -115,6 +115,52 @@ def test_a_password_is_in_the_url_of_a_slackwebhook_alone(conn_type: str) -> Non
     assert made.headers["Authorization"].startswith("Basic ")
 
 
+@pytest.mark.parametrize(
+    ("form", "url"),
+    [
+        ({"password": "T000/B000/XXX"}, "https://hooks.slack.com/services/T000/B000/XXX"),
+        ({"password": "https://chat.example.com/x"}, "https://chat.example.com/x"),
+        (
+            {"host": "https://chat.example.com/hooks", "password": "a/b"},
+            "https://chat.example.com/hooks/a/b",
+        ),
+        (
+            {"host": "https://chat.example.com/x", "login": "bot", "password": "a/b"},
+            "https://chat.example.com/x",
+        ),
+        ({"host": "https://chat.example.com/x"}, "https://chat.example.com/x"),
+    ],
+)
+def test_a_slackwebhook_that_airflow_stored_as_generic_is_read_as_one(
+    form: dict[str, str], url: str
+) -> None:
+    made = hook(json.dumps({"conn_type": "generic", **form}), "slack")
+    assert made.url == url
+    assert bool(made.headers) is ("login" in form)
+
+
+def test_a_webhook_that_airflow_stored_as_generic_is_posted_to_with_its_login(
+    receiver: HttpReceiver,
+) -> None:
+    form = {"conn_type": "generic", "host": receiver.url, "login": "bot", "password": "Hook/S3c"}
+    send(hook(json.dumps(form)), MESSAGE)
+    assert receiver.headers[0]["Authorization"] == "Basic Ym90Okhvb2svUzNj"
+    assert len(receiver.got) == 1  # of a URL that is the connection's and nothing else
+
+
+@pytest.mark.parametrize("conn_type", ["smtp", "email", "generic"])
+def test_mail_goes_by_each_type_that_airflow_may_make_of_a_mail_server(
+    conn_type: str, mail_server: MailServer
+) -> None:
+    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "cdc@example.com"}
+    form = {"conn_type": conn_type, "host": "127.0.0.1", "port": mail_server.port, "extra": extra}
+    made = one(
+        {"email": {"conn_id": "ops", "to": ["ops@example.com"]}}, AIRFLOW_CONN_OPS=json.dumps(form)
+    )
+    send(made, MESSAGE)
+    assert len(mail_server.got) == 1
+
+
 def test_slack_gets_a_text_and_nothing_else(receiver: HttpReceiver) -> None:
     send(one({"slack": {"url_env": "SLACK"}}, SLACK=receiver.url), MESSAGE)
     (told,) = receiver.got
@@ -207,6 +253,42 @@ def test_a_server_that_does_not_speak_tls_gets_no_mail(mail_server: MailServer) 
             {"AIRFLOW_CONN_OPS": "https://h/?verify=false"},
             "conn_id",
             "has verify, which is not obeyed",
+        ),
+        (
+            {"webhook": {"conn_id": "ops"}},
+            {"AIRFLOW_CONN_OPS": "mysql://u:planted@h/"},
+            "conn_id",
+            "is of type 'mysql'",
+        ),
+        (
+            {"webhook": {"conn_id": "ops"}},
+            {"AIRFLOW_CONN_OPS": '{"conn_type": "slackwebhook", "password": "T0/B0/planted"}'},
+            "conn_id",
+            "is of type 'slackwebhook'",
+        ),
+        (
+            {"slack": {"conn_id": "ops"}},
+            {"AIRFLOW_CONN_OPS": '{"conn_type": "slack", "password": "xoxb-planted"}'},
+            "conn_id",
+            "is of type 'slack'",
+        ),
+        (
+            {"slack": {"conn_id": "ops"}},
+            {"AIRFLOW_CONN_OPS": '{"conn_type": "generic", "login": "planted"}'},
+            "conn_id",
+            "has no token",
+        ),
+        (
+            {"slack": {"conn_id": "ops"}},
+            {"AIRFLOW_CONN_OPS": "slackwebhook://:planted@/?proxy=p"},
+            "conn_id",
+            "has proxy, which is not obeyed",
+        ),
+        (
+            {"email": {"conn_id": "ops", "to": ["a@b"], "sender": "c@d"}},
+            {"AIRFLOW_CONN_OPS": "http://u:planted@h/"},
+            "conn_id",
+            "is of type 'http'",
         ),
         (
             {"email": {"dsn_env": "MAIL", "to": ["a@b"]}},

@@ -16,6 +16,7 @@ import pytest
 from tests.airflow.real_airflow import RealAirflow
 from tests.docs.pages import DOCS, blocks
 from tests.servers.given import SqlServer
+from tests.servers.throwaway import MySqlServer
 
 PAGE = DOCS / "quick_start.md"
 pytestmark = pytest.mark.timeout(900)
@@ -83,19 +84,30 @@ class Reader:
 
 
 @pytest.fixture
-def reader(mysql_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path) -> Iterator[Reader]:
+def new_server() -> Iterator[SqlServer]:
+    """A MySQL as it is after its installation: with its defaults, and no setting for a copy."""
+    defaults = {
+        "gtid_mode": "OFF",
+        "enforce_gtid_consistency": "OFF",
+        "binlog_row_metadata": "MINIMAL",
+    }
+    with MySqlServer(defaults) as server:
+        yield server
+
+
+@pytest.fixture
+def reader(new_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path) -> Iterator[Reader]:
     airflow = RealAirflow(tmp_path / "home")
     airflow.migrate()
-    made = Reader(mysql_server, mysql_sink, airflow, secrets.token_hex(3))
-    mysql_server.execute(f"CREATE DATABASE {made.shop}")
-    mysql_server.execute(f"CREATE TABLE {made.shop}.orders (id INT PRIMARY KEY, note VARCHAR(9))")
-    mysql_server.execute(f"INSERT INTO {made.shop}.orders VALUES (1, 'one'), (2, NULL)")
+    made = Reader(new_server, mysql_sink, airflow, secrets.token_hex(3))
+    new_server.execute(f"CREATE DATABASE {made.shop}")
+    new_server.execute(f"CREATE TABLE {made.shop}.orders (id INT PRIMARY KEY, note VARCHAR(9))")
+    new_server.execute(f"INSERT INTO {made.shop}.orders VALUES (1, 'one'), (2, NULL)")
     try:
         yield made
     finally:
-        for server, database in ((mysql_server, made.shop), (mysql_sink, made.dr_shop)):
-            server.execute(f"DROP DATABASE IF EXISTS {database}")
-            server.execute(f"DROP USER IF EXISTS '{made.shop}'@'%'")
+        mysql_sink.execute(f"DROP DATABASE IF EXISTS {made.dr_shop}")
+        mysql_sink.execute(f"DROP USER IF EXISTS '{made.shop}'@'%'")
 
 
 def test_whoever_follows_the_page_has_equal_tables(reader: Reader) -> None:

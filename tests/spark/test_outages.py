@@ -8,11 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ from tests.servers.patience import wait_until
 from tests.servers.proxy import NONE, CuttingProxy, Fault
 from tests.servers.throwaway import MySqlServer, ThrowawayServer
 from tests.spark.pipelines import Pipeline
-from tests.spark.stream_jobs import arrived, change
+from tests.spark.stream_jobs import applied, arrived, change
 from tests.spark.workload import TABLES, fill
 
 pytestmark = pytest.mark.timeout(300)
@@ -386,6 +388,29 @@ def test_an_outage_while_a_snapshot_reads_is_told_until_it_is_over(
     assert row["held_up"]
     assert CODES[side] in {problem.get("code") for problem in row["problems"]}
     assert (seen(pipeline).outages, row_of(pipeline)["problems"]) == ((), [])
+
+
+@pytest.mark.parametrize("how", ["asked", "signalled"])
+def test_a_stream_that_stops_without_its_sink_says_what_was_committed_last(
+    outages: Outages, how: str
+) -> None:
+    pipeline, stop = handed_off(outages.pipeline), threading.Event()
+    made = replace(job(pipeline, JobKind.STREAM), stop=stop)
+    continuous = replace(made, spec=replace(made.spec, stream_mode=StreamMode.CONTINUOUS))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_stream, continuous, OwnFollower, back_off=QUICK)
+        for number in (2, 3, 4):
+            change(pipeline, number)
+            wait_until(partial(arrived, pipeline, number))
+        wait_until(lambda: applied(pipeline) == 4)
+        outages.gone("sink")
+        wait_until(lambda: bool(seen(pipeline).outages))
+        stop.set() if how == "signalled" else pipeline.store.want(pipeline.name, Wanted.STOP)
+        result = running.result(timeout=60)
+    stored = pipeline.store.stream(pipeline.name)
+    assert stored is not None
+    assert (result.outcome, result.changes) == (Outcome.STOPPED, 4)
+    assert result.position == str(stored.position)
 
 
 def assert_told(pipeline: Pipeline, code: str) -> None:

@@ -94,6 +94,25 @@ def test_the_file_is_one_that_the_loader_reads_and_check_accepts(
     assert len(checked["tables"]) == 2
 
 
+def test_a_name_that_a_pipeline_has_already_is_not_fit(page: Page, choices: Choices) -> None:
+    row = page.get("/api/pipelines").json()["pipelines"][0]
+    checked = asked(page, "check", choices.answers(name=row["pipeline"]))
+    assert checked["refused"] is True
+    (finding,) = checked["findings"]
+    assert (finding["code"], finding["level"]) == ("pipeline.name_in_use", "block")
+    assert f"the DAG {row['dag_id']} runs one, from " in finding["observed"]
+    assert finding["fix"] == "give it another name"
+
+
+def test_the_draft_names_its_state_as_it_names_its_servers_and_where_the_keys_are_explained(
+    page: Page, choices: Choices
+) -> None:
+    text = asked(page, "file", choices.answers())["text"]
+    assert "# state: {conn_id: cdc_state}" in text
+    assert "dsn_env" not in text
+    assert "docs/pipeline_file.md in the installed" in text
+
+
 def test_what_speaks_against_it_is_found_with_its_fix(
     page: Page, choices: Choices, mysql_sink: SqlServer
 ) -> None:

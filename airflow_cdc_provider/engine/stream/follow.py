@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -36,6 +36,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.outages import Part
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.readings import log_reading
 from airflow_cdc_provider.engine.reconcile import reconcile
@@ -140,6 +141,9 @@ def _follow_to_the_end(
         if not following.ending.is_set() or isinstance(error, SparkLostError):
             raise
         log.warning("asked to stop, so this is not waited for: %s", error)
+        if Part.SINK not in retries.outages.parts():  # else it cannot say what is committed
+            with suppress(RetryableError):
+                _committed(job, following)
     if following.before is not None:
         retries.call(lambda: _leave(job))
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
@@ -30,14 +31,16 @@ from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.looker import Looker
 from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.engine.server_looks import (
     SILENT_S,
     SOON_S,
     ServerLook,
-    note_silence,
+    note_failure,
 )
 from airflow_cdc_provider.engine.stream.lag import Lag
+from airflow_cdc_provider.engine.stream.recovery import Progress, Recovery, StreamLook
 from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.table_counts import count_tables
 
@@ -84,6 +87,7 @@ class Heartbeat:
         self._every_s = every_s
         self._lag = Lag()
         self._held_from: LogPosition | None = None
+        self._recovery = Recovery()
         self._told_consistent: set[TableId] = set()
         self._next_reach_s = 0.0
         self._next_counts_s = 0.0
@@ -133,6 +137,8 @@ class Heartbeat:
         seen = self._sink_look.answer
         if seen is not None:
             owner = self._sink.owner
+            if self._sink_look.is_fresh:
+                self._following.note_committed(seen.split, seen.counts)
             told = self._state(seen.split, seen.counts)
             self._store.beat(
                 owner.pipeline, owner.generation, told, counts=seen.tables, is_last=is_last
@@ -141,13 +147,38 @@ class Heartbeat:
         self._outages.tell()
 
     def _note_outages(self) -> None:
-        """Note which server does not answer, and which answers again."""
+        """Note which server does not answer, and whether the stream goes on after an outage."""
         if isinstance(self._sink_look.error, FencedError):
             raise self._sink_look.error
-        note_silence(self._outages, Part.SINK, self._sink_look)
-        note_silence(self._outages, Part.SOURCE, self._source_look)
-        if self._outages.parts() == {Part.WORK} and self._following.goes_on():
-            self._outages.over(Part.WORK)
+        looks: dict[Part, Looker[Any]] = {
+            Part.SINK: self._sink_look,
+            Part.SOURCE: self._source_look,
+        }
+        failing = {part for part, look in looks.items() if note_failure(self._outages, part, look)}
+        if failing:  # the stream cannot go on, so the answer of the other has to do
+            over = {part for part, look in looks.items() if not look.is_looking} - failing
+        else:
+            over = set(Part) if self._goes_on() else set()
+        for part in sorted(over & self._outages.parts()):
+            self._outages.over(part)
+
+    def _goes_on(self) -> bool:
+        """Tell whether both servers answer, and the stream has gone on since the last failure."""
+        seen, source_end = self._sink_look.answer, self._source_look.answer
+        is_known = self._sink_look.is_fresh and self._source_look.is_fresh
+        if not is_known or seen is None or source_end is None:
+            return False
+        reached = self._following.passed_over.reached(seen.split.start)
+        return self._recovery.is_shown(
+            StreamLook(
+                at_s=time.monotonic(),
+                failures=self._outages.failures,
+                progress=Progress(seen.split.start, seen.counts.batches, reached),
+                has_log_waiting=not reached.reaches(source_end),
+                is_failing=Part.WORK in self._outages.parts(),
+                try_s=self._following.try_s,
+            )
+        )
 
     # --- looks, each in its own thread --------------------------------------------------------
 

@@ -18,7 +18,6 @@ from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.idle_commits import IdleCommits
 
-_STEADY_S = 5.0
 ERROR = "error"
 """The kind of a row that tells why a micro-batch of Spark's failed."""
 
@@ -53,7 +52,7 @@ class Following:
     before: StreamCounts | None = None
     """What earlier runs had committed; None until this one has begun."""
     committed: tuple[StreamSplit, StreamCounts] | None = None
-    """What the ledger had when it was last read."""
+    """What the ledger had when it was last read, by the stream or by its heartbeat."""
     began_s: float | None = None
     """When the try that is under way began, by the monotonic clock; None while none is."""
 
@@ -77,10 +76,16 @@ class Following:
             before=self.before,
         )
 
-    def goes_on(self) -> bool:
-        """Tell whether the current try has run long enough to count as working."""
+    def note_committed(self, split: StreamSplit, counts: StreamCounts) -> None:
+        """Take in what the heartbeat read from the ledger, unless more is known by now."""
+        if self.committed is None or counts.batches >= self.committed[1].batches:
+            self.committed = split, counts
+
+    @property
+    def try_s(self) -> float | None:
+        """Return how long the current try has run, None while none is under way."""
         began_s = self.began_s
-        return began_s is not None and time.monotonic() - began_s > _STEADY_S
+        return None if began_s is None else time.monotonic() - began_s
 
     @property
     def has_end(self) -> bool:

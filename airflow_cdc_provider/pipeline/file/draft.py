@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from airflow_cdc_provider.pipeline.file.model import Reference
 
 _TEXT = """\
-# Every key is explained in docs/pipeline_file.md. After an edit: `check` this file.
+# Every key is explained on the page 'The pipeline file', docs/pipeline_file.md in the installed
+# package airflow_cdc_provider. After an edit: `check` this file.
 pipeline: {name}
 source:
   {source}
@@ -25,11 +26,15 @@ stream:
   mode: {mode}
 # When a run of the DAG compares all rows: after_snapshot, always or never
 verify: {verify}
-# Where progress is remembered; without it, in a SQLite file: see docs/pipeline_file.md
+# Where progress is remembered; without it, in a SQLite file: see that page
 {state}
 """
 _NO_ROUTE = '  # route: {"shop.*": "dr_shop.*"}'
-_NO_STATE = "# state: {dsn_env: CDC_STATE_DSN}"
+_NO_STATE = {
+    "dsn_env": "# state: {dsn_env: CDC_STATE_DSN}",
+    "conn_id": "# state: {conn_id: cdc_state}",
+}
+"""By how the file names its servers."""
 _EXCLUDE = """\
   # these have no primary key, so their rows could not be told apart
   exclude:
@@ -63,8 +68,14 @@ class Draft:
             route=_route(self.route),
             mode=self.mode,
             verify=self.verify,
-            state=_NO_STATE if self.state is None else f"state:\n  {_key_of(self.state)}",
+            state=self._state(),
         )
+
+    def _state(self) -> str:
+        """Return the `state` section as YAML; as a comment if the file names none."""
+        if self.state is not None:
+            return f"state:\n  {_key_of(self.state)}"
+        return _NO_STATE["conn_id" if self.source.dsn_env is None else "dsn_env"]
 
 
 def _items(texts: Sequence[str]) -> str:

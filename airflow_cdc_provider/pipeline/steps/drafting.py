@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
+from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.wrong_value import WrongValueError
@@ -24,7 +25,7 @@ from airflow_cdc_provider.pipeline.file.draft import Draft
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.pipeline.run import open_to_look
-from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check
 from airflow_cdc_provider.pipeline.steps.choosing import (
     Offered,
     SourceTables,
@@ -155,10 +156,17 @@ def rights_form(conn_id: str, part: Part, databases: Sequence[str], lookup: Look
     return {"statements": list(statements)}
 
 
-def check_form(answers: Answers, lookup: Lookup) -> Form:
-    """Return what `check` finds in the drafted pipeline file, as JSON."""
+def check_form(answers: Answers, lookup: Lookup, in_use_by: Sequence[str] = ()) -> Form:
+    """Return what `check` finds in the drafted pipeline file, as JSON.
+
+    `in_use_by` are the pipelines of that name, in words. State and ledger are theirs, so nothing
+    else can be checked under the name.
+    """
     _require_name(answers.name)
     loaded = answers.loaded()
+    if in_use_by:
+        taken = CheckReport(answers.name, (), (_name_in_use(answers.name, in_use_by),))
+        return {**taken.to_json(), "counts": dict(taken.counts)}
     with lookup.scrubbed_errors(), open_to_look(loaded, lookup, in_airflow=True) as run:
         report = check(run)
     form: Form = lookup.scrub({**report.to_json(), "counts": dict(report.counts)})
@@ -204,6 +212,19 @@ def _require_name(name: str) -> None:
         raise RefusedError(
             str(error), where="name", risk=NOTHING_CHANGED, remedy="give it another name"
         ) from None
+
+
+def _name_in_use(name: str, in_use_by: Sequence[str]) -> Finding:
+    """Return the finding that there is a pipeline of that name."""
+    return Finding(
+        PipelineCode.NAME_IN_USE,
+        Level.BLOCK,
+        name,
+        f"the name is in use: {'; '.join(in_use_by)}",
+        "a name of its own",
+        "state and ledger are kept by name, so each of two pipelines would go on from the other's",
+        "give it another name",
+    )
 
 
 def _table_form(one: Offered) -> Form:
