@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
+from airflow_cdc_provider.columns.sink_port import (
+    SinkLedger,
+)
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -28,6 +30,7 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
+from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.outages import Outages, Part

@@ -10,8 +10,6 @@ from pathlib import Path
 from airflow_cdc_provider.columns.sink_port import (
     NO_TABLES,
     Owner,
-    StreamCounts,
-    TableChangeCount,
 )
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
 from airflow_cdc_provider.core.errors import (
@@ -27,6 +25,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
+from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
