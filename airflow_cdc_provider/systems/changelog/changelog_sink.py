@@ -16,11 +16,12 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
 from airflow_cdc_provider.systems.changelog.envelope import Origin
 from airflow_cdc_provider.systems.changelog.files import Format
-from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedger
+from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedgerStore
 from airflow_cdc_provider.systems.changelog.preflight import folder_look
 from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
 from airflow_cdc_provider.systems.changelog.state import NATIVE
@@ -80,11 +81,13 @@ class ChangelogSink:
             remedy="replay the log and compare that",
         )
 
-    def open_ledger(self) -> ChangelogLedger:
+    def open_ledger(self) -> Ledger:
         """Open the ledger of the change log."""
         folder = self.folder
         is_native = self._form is Format.PARQUET and not folder.debezium_types
-        return ChangelogLedger(self._root, self.owner, types=NATIVE if is_native else "")
+        types = NATIVE if is_native else ""
+        store = ChangelogLedgerStore(self._root, self.owner, types=types)
+        return Ledger(store, self.owner.generation)
 
     def open_targets(self) -> ChangelogTargets:
         """Open the claims of the pipeline on the folder's tables."""
