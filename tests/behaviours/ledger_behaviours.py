@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress, h
 from airflow_cdc_provider.engine.ledger import decisions
 from airflow_cdc_provider.engine.ledger.records import Records, SlotMoved
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part
-from airflow_cdc_provider.engine.ledger.store import Ask, LedgerStore
+from airflow_cdc_provider.engine.ledger.store import Ask, Hold, LedgerStore
 from tests.behaviours.ledger_asks import (
     ALL,
     Watched,
@@ -111,14 +111,30 @@ class LedgerBehaviours:
         assert state(world.ledger) == before
         assert moved(world.ledger, 100, 200) == 200
 
+    def test_an_owner_that_is_overtaken_while_it_decides_commits_nothing(
+        self, world: SinkWorld
+    ) -> None:
+        world.hand_off()
+        other = world.opened(world.under(2).open_ledger())
+
+        def decide(found: LedgerState) -> Records:
+            decisions.require_owner(found, 1)
+            other.take_over(2)
+            return (SlotMoved(0, at(200)),)
+
+        with pytest.raises(FencedError, match="generation 2 owns"):
+            store_of(world.ledger).commit(Ask(1, decide, Part.SLOTS, hold=Hold.LAST))
+        assert world.ledger.stream().start == at(100)
+
     def test_a_decision_that_stores_nothing_is_no_commit(self, world: SinkWorld) -> None:
         world.hand_off()
         before = state(world.ledger)
         found = store_of(world.ledger).commit(Ask(1, lambda _: (), ALL))
         assert comparable(found) == before == state(world.ledger)
 
+    @pytest.mark.parametrize("hold", [Hold.FIRST, Hold.LAST])
     def test_of_writers_of_one_generation_each_decides_behind_the_other(
-        self, world: SinkWorld
+        self, world: SinkWorld, hold: Hold
     ) -> None:
         world.hand_off()
         stores = [store_of(world.opened(world.under(1).open_ledger())) for _ in range(3)]
@@ -128,7 +144,7 @@ class LedgerBehaviours:
 
         def act(store: LedgerStore) -> None:
             for _ in range(10):
-                store.commit(Ask(1, one_further, Part.SLOTS))
+                store.commit(Ask(1, one_further, Part.SLOTS, hold))
 
         together([partial(act, store) for store in stores])
         assert world.ledger.stream().start == at(130)
@@ -285,6 +301,14 @@ class ChangingTablesBehaviours(LedgerBehaviours):
         other = world.opened(world.under(1).open_ledger())
         assert other.open_changes() == (second,)
         assert world.ledger.table_changes()[first.table].changes == 1
+
+    def test_a_schema_change_that_several_begin_at_once_is_begun_once(
+        self, world: SinkWorld
+    ) -> None:
+        ledgers = [world.opened(world.under(1).open_ledger()) for _ in range(4)]
+        change = altered(world.orders)
+        together([partial(ledger.begin_changes, [change]) for ledger in ledgers])
+        assert world.ledger.open_changes() == (change,)
 
     def test_a_table_is_isolated_with_its_error_and_position_and_comes_back(
         self, world: SinkWorld
