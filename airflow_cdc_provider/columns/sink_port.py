@@ -21,11 +21,11 @@ from airflow_cdc_provider.core.jobspec import ApplyMode, SourceOptions
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
+from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_drift import TableDrift
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -174,34 +174,6 @@ class ChangeSink(Protocol):
 
     def close(self) -> None:
         """Close the connections; an open transaction is rolled back."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamCounts:
-    """The stream's commits since the hand-off: counts, and the lag at the last one."""
-
-    batches: int = 0
-    changes: int = 0
-    transactions: int = 0
-    lag_us: int | None = None
-    """Age of the last source commit when it was committed here; None before the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableChangeCount:
-    """How many changes of one table the sink has applied since its plan began.
-
-    A batch that a crash has put to its writers again may count twice, and none is left out.
-    """
-
-    changes: int
-    """Row changes of the stream, rows that joined it, and changes of the table's definition."""
-    position: LogPosition
-    """Where in the log the last of them was, or is about to be, committed."""
-    rows: RowCounts = NO_ROWS
-    """Row changes of the stream alone, before they were merged."""
-    changed_us: int = field(default=0, compare=False)
-    """When the last of them was committed at the source, or joined; 0 before the first."""
 
 
 class SinkLedger(Protocol):

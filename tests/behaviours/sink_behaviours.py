@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
-from airflow_cdc_provider.core.errors import CdcError, FencedError, RefusedError, StateMovedError
-from airflow_cdc_provider.core.splits import FinishedSplit
-from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress, hand_off
+from airflow_cdc_provider.core.errors import CdcError, FencedError
 from tests.behaviours.sink_world import SinkWorld
-from tests.behaviours.source_log import at
 
 
 class SplitSinkBehaviours:
@@ -67,45 +63,12 @@ class SplitSinkBehaviours:
             world.publish(old, world.split(), (1, "zombie"))
         assert world.held() == []
 
-    def test_a_smaller_generation_cannot_take_over(self, world: SinkWorld) -> None:
-        world.ledger.take_over(5)
-        with pytest.raises(FencedError):
-            world.opened(world.under(4).open_ledger()).take_over(4)
-        assert world.ledger.generation() == 5
-
     def test_a_split_of_a_table_the_stream_owns_is_refused(self, world: SinkWorld) -> None:
         late = world.splits()
         world.hand_off("orders")
         with pytest.raises(FencedError, match="handed off"):
             world.publish(late, world.split(), (1, "late"), high=50)
         assert world.held() == []
-
-    def test_a_new_plan_forgets_the_splits_of_the_old_one_once(self, world: SinkWorld) -> None:
-        world.ledger.start_plan("one")
-        world.publish(world.splits(), world.split(), (1, "a"))
-        world.ledger.start_plan("one")
-        assert len(world.ledger.reports()) == 1
-        world.ledger.start_plan("two")
-        assert world.ledger.reports() == []
-        assert world.ledger.plan_id() == "two"
-
-    def test_a_hand_off_from_replaced_reports_is_refused(self, world: SinkWorld) -> None:
-        sink = world.splits()
-        stream = world.hand_off("orders")
-        world.ledger.start_plan("again")
-        world.publish(sink, world.split(), (1, "read later"), high=300)
-        with pytest.raises(StateMovedError, match="published again"):
-            world.ledger.store_stream(stream)
-
-    def test_a_hand_off_behind_a_replayed_splits_low_watermark_is_refused(
-        self, world: SinkWorld
-    ) -> None:
-        split, rows = world.split(), world.rows((1, "read early"))
-        report = replace(world.report(split, rows, high=100), low=at(50))
-        world.splits().publish(split, rows, report)
-        progress = TableProgress(split.table, at(70), (), (at(100),))
-        with pytest.raises(StateMovedError, match="published again"):
-            world.ledger.store_stream(StreamSplit(at(70), None, (progress,)))
 
     def test_splits_beside_a_split_that_is_read_again_stay(self, world: SinkWorld) -> None:
         sink = world.splits()
@@ -120,18 +83,3 @@ class SplitSinkBehaviours:
         report = world.publish(sink, split, (1, "a"))
         sink.publish(split, world.rows((2, "b")), report)
         assert world.held() == [(1, "a")]
-
-    def test_a_table_that_cannot_be_filtered_is_refused_where_it_must_be(
-        self, world: SinkWorld
-    ) -> None:
-        """Law 6: a sink that upserts applies such changes twice, one that appends may not."""
-        split = world.split()
-        report = world.publish(world.splits(), split, (1, "a"))
-        stream = hand_off([FinishedSplit.of(split, report, backfilled=False)], backfilled=False)
-        if world.sink.abilities.needs_exact_filter:
-            with pytest.raises(RefusedError):
-                world.ledger.store_stream(stream)
-            assert world.ledger.stream() is None
-        else:
-            world.ledger.store_stream(stream)
-            assert world.ledger.stream() == stream

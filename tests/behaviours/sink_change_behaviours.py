@@ -10,7 +10,6 @@ import random
 import pyarrow as pa
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import TableChangeCount
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -22,6 +21,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.core.stream_split import hand_off
 from tests.behaviours.sink_world import Change, Row, SinkWorld, altering, delete, insert, update
 from tests.behaviours.source_log import at, point

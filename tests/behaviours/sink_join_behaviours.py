@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, TableChangeCount
+from airflow_cdc_provider.columns.sink_port import (
+    JoinedRows,
+    JoinedSplit,
+)
 from airflow_cdc_provider.core.errors import CdcError, SplitOutdatedError, StateMovedError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from tests.behaviours.sink_world import Row, SinkWorld, insert
 from tests.behaviours.source_log import at
 

@@ -176,7 +176,7 @@ def test_whoever_is_killed_while_a_history_is_taken_is_followed_by_one_that_ends
 
         name = "go_on_from" if step == "ledger" else "store_hand_off"
         kind = (
-            "airflow_cdc_provider.systems.mysql.sink.ledger.MySqlLedger"
+            "airflow_cdc_provider.engine.ledger.ledger.Ledger"
             if step == "ledger"
             else "airflow_cdc_provider.state.store.SqlStateStore"
         )

@@ -78,10 +78,10 @@ AT_ANY_TIME = (
 )
 
 KILLED = {
-    "handed off": ("systems.mysql.sink.ledger", "MySqlLedger", "store_stream"),
+    "handed off": ("engine.ledger.ledger", "Ledger", "store_stream"),
     "changed at the sink": ("systems.mysql.sink.table_builder", "MySqlTableBuilder", "change"),
     "in the plan": ("state.store", "SqlStateStore", "change_plan"),
-    "told the stream": ("systems.mysql.sink.ledger", "MySqlLedger", "end_change"),
+    "told the stream": ("engine.ledger.ledger", "Ledger", "end_change"),
 }
 """Right behind what a process is killed, while a table begins again."""
 NOT_PLANNED = "ALTER TABLE orders DROP PRIMARY KEY, DROP COLUMN id, ADD PRIMARY KEY (flag)"

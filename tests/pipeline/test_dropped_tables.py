@@ -9,11 +9,11 @@ import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.stream import schema_changes
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.state.store import SqlStateStore
-from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 from tests.pipeline.conftest import Shop
 from tests.pipeline.shop_tables import at_sink, at_source, synced
@@ -168,8 +168,8 @@ class TestMySql(Leaving):
             (SqlStateStore, "change_plan"),
             (MySqlTargets, "drop"),
             (MySqlTargets, "release"),
-            (MySqlLedger, "begin_changes"),
-            (MySqlLedger, "change_tables"),
+            (Ledger, "begin_changes"),
+            (Ledger, "change_tables"),
             (SqlStateStore, "store_hand_off"),
         ],
     )

@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.stream.isolated_tables import StoppedTables
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
@@ -26,7 +27,6 @@ from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resum
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
-from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.altered_tables import begin, catch_up, change, is_equal
@@ -208,7 +208,7 @@ class TestMySql(Stops):
             with monkeypatch.context() as killed:
                 if number in {3, 6}:  # the change was begun, and is in the ledger
                     killed.setattr(StoppedTables, "stop", _killed)
-                    killed.setattr(MySqlLedger, "stop_tables", _killed)
+                    killed.setattr(Ledger, "stop_tables", _killed)
                     with pytest.raises(KeyboardInterrupt):
                         catch_up(shop)
             with pytest.raises(TablesStoppedError, match=r"orders: CDC-INT-001 .*cannot be chang"):
@@ -393,7 +393,7 @@ class TestMySql(Stops):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(MySqlLedger, "rejoin", cut_off)
+            patched.setattr(Ledger, "rejoin", cut_off)
             with pytest.raises(KeyboardInterrupt):
                 catch_up(shop)
         assert stopped(shop.run()) == ["orders"]

@@ -7,13 +7,13 @@ import pytest
 from airflow_cdc_provider.core.errors import CdcError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
-from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 from tests.pipeline.altered_tables import begin, catch_up, change, columns_at_sink, is_equal
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
@@ -253,7 +253,7 @@ class TestMySql(LeftOut):
 
         with monkeypatch.context() as patch:
             step = "begin_changes" if at.startswith("before") else "end_change"
-            patch.setattr(MySqlLedger, step, killed)
+            patch.setattr(Ledger, step, killed)
             with pytest.raises(CdcError, match="killed here"):
                 catch_up(shop)
         catch_up(shop)

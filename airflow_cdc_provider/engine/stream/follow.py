@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
+from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.backoff import FOR_A_DAY, BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -33,6 +33,7 @@ from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome

@@ -17,7 +17,9 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
+from airflow_cdc_provider.columns.sink_port import (
+    SinkLedger,
+)
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -29,6 +31,7 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
+from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.looker import Looker

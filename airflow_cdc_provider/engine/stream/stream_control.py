@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.idle_commits import IdleCommits
 

@@ -19,7 +19,6 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.columns.source_port import KnowsReach
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.history import held_by_stream
@@ -29,6 +28,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
+from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.stream.heartbeat import note_reach

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.columns.sink_port import TableChangeCount
 from airflow_cdc_provider.core.errors import IncomparablePositionsError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import AnnouncedTable
+from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 

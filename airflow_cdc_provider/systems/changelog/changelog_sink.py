@@ -19,12 +19,13 @@ from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
 from airflow_cdc_provider.systems.changelog.envelope import Origin
 from airflow_cdc_provider.systems.changelog.files import Format
-from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedger
+from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedgerStore
 from airflow_cdc_provider.systems.changelog.preflight import folder_look
 from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
 from airflow_cdc_provider.systems.changelog.state import NATIVE
@@ -84,11 +85,13 @@ class ChangelogSink:
             remedy="replay the log and compare that",
         )
 
-    def open_ledger(self) -> ChangelogLedger:
+    def open_ledger(self) -> Ledger:
         """Open the ledger of the change log."""
         folder = self.folder
         is_native = self._form is Format.PARQUET and not folder.debezium_types
-        return ChangelogLedger(self._root, self.owner, types=NATIVE if is_native else "")
+        types = NATIVE if is_native else ""
+        store = ChangelogLedgerStore(self._root, self.owner, types=types)
+        return Ledger(store, self.owner.generation)
 
     def open_targets(self) -> ChangelogTargets:
         """Open the claims of the pipeline on the folder's tables."""

@@ -27,7 +27,6 @@ from airflow_cdc_provider.core.errors import (
     CdcError,
     SinkBusyError,
     SinkUnreachableError,
-    SnapshotRequiredError,
     StateMovedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
@@ -36,6 +35,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.state import no_stream
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope, Transactions
 from airflow_cdc_provider.systems.changelog.events import Passed, events_of, places_of
@@ -143,12 +143,7 @@ class ChangelogChangeSink:
         state = self._manifest.read()
         self._manifest.require_owner(state, self._owner.generation)
         if state.stream is None:
-            raise SnapshotRequiredError(
-                f"the ledger holds no stream of {self._owner.pipeline}",
-                where=f"manifest {state.version} in {self._root}",
-                risk="where to go on in the log is not known",
-                remedy="take the snapshot and hand off first",
-            )
+            raise no_stream(self._manifest.place(state))
         state.require_form(self._form.value, str(self._root))
         self._envelopes = {
             plan.schema.table: TableEnvelope(plan, self._origin, is_native=state.types == NATIVE)

@@ -1,33 +1,33 @@
-"""The ledger of a change log: what its manifests say is committed."""
+"""The ledger's store in a change log: what its manifests say is committed.
+
+A decision becomes one version of the manifest. What follows from it without being said, such as
+which tables the stream owns after a hand-off, is not in the manifest.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from airflow_cdc_provider.columns.sink_port import (
-    NO_TABLES,
-    Owner,
-    StreamCounts,
-    TableChangeCount,
-)
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
-from airflow_cdc_provider.core.errors import (
-    NOTHING_CHANGED,
-    FencedError,
-    IntegrityError,
-    RefusedError,
-)
-from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, IntegrityError, RefusedError
+from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.idle_log import IdleRange
-from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.schema_changes import SchemaChange
-from airflow_cdc_provider.core.stopped_tables import StoppedTable
-from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
+from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.decisions import require_owner
+from airflow_cdc_provider.engine.ledger.records import (
+    GenerationMoved,
+    PlanBegun,
+    Records,
+    SlotMoved,
+    StreamStored,
+)
+from airflow_cdc_provider.engine.ledger.state import LedgerState, Part, Slot
+from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.state import LogState, Record
@@ -35,7 +35,7 @@ from airflow_cdc_provider.systems.changelog.state import LogState, Record
 log = logging.getLogger(__name__)
 
 
-class ChangelogLedger:
+class ChangelogLedgerStore:
     """A pipeline's ledger, kept in the manifest of its change log."""
 
     def __init__(self, root: Path, owner: Owner, *, types: str = "") -> None:
@@ -46,46 +46,59 @@ class ChangelogLedger:
     def close(self) -> None:
         """Do nothing: a folder needs no connection."""
 
-    def take_over(self, generation: int) -> None:
-        """Make `generation` the only one that may commit; `FencedError` if a newer one is there.
+    def read(self, parts: Part) -> LedgerState:
+        """Return these parts as last committed."""
+        return self._parts(self._manifest.read(), parts)
+
+    def commit(self, ask: Ask) -> LedgerState:
+        """Decide by the latest manifest and commit the next one, unless nothing is to be stored.
 
         What older generations left behind without a commit is deleted: it can never count.
         """
+        if ask.regroups is not None:
+            raise self._refusal(ask.regroups)
 
         def judge(state: LogState) -> Record | None:
-            if state.generation > generation:
-                raise FencedError(
-                    f"generation {state.generation} owns {self._owner.pipeline}, not {generation}",
-                    where=f"manifest {state.version} in {self._manifest.root}",
-                    risk=NOTHING_CHANGED,
-                    remedy="a newer run is the owner; look at the pipeline's status",
-                )
-            return None if state.generation == generation else {"do": "take over"}
+            before = self._parts(state, ask.reads)
+            if ask.hold is not Hold.ARRIVAL:
+                require_owner(before, ask.by)
+            return self._form(ask.decide(before), state)
 
-        before = self._manifest.read().generation
-        state = self._manifest.commit(generation, judge)
-        self._owner = Owner(self._owner.pipeline, generation)
-        if before != generation:
-            _sweep(self._manifest.root, state, generation)
+        last_owner = self._manifest.read().generation
+        state = self._manifest.commit(ask.by, judge)
+        if state.generation != last_owner:
+            _sweep(self._manifest.root, state, state.generation)
+        return self._parts(state, ask.reads)
 
-    def generation(self) -> int:
-        """Return the generation that may commit, 0 for a pipeline that the ledger does not know."""
-        return self._manifest.read().generation
-
-    def plan_id(self) -> str:
-        """Return the id of the plan whose splits are in the ledger, empty for none."""
-        return self._manifest.read().plan_id
-
-    def start_plan(self, plan_id: str) -> None:
-        """Forget the splits and the stream of older plans, unless this plan is current."""
-
-        def judge(state: LogState) -> Record | None:
-            self._manifest.require_owner(state, self._owner.generation)
-            if state.plan_id == plan_id:
+    def _form(self, records: Records, state: LogState) -> Record | None:
+        """Return records as one commit of the manifest, None if they change nothing."""
+        match records:
+            case (GenerationMoved(generation),) if generation != state.generation:
+                return {"do": "take over"}
+            case (PlanBegun(plan_id),):
+                return {"do": "start plan", "plan": plan_id, "types": self._types}
+            case (StreamStored(stream), *_):
+                _require_exact(stream, state)
+                return {"do": "hand off", "stream": stream_to_text(stream)}
+            case (SlotMoved(_, position),):
+                return {"do": "pass over", "position": position_to_json(position)}
+            case () | (GenerationMoved(),):
                 return None
-            return {"do": "start plan", "plan": plan_id, "types": self._types}
+            case _:
+                raise ValueError(f"a change log cannot store {records}")
 
-        self._manifest.commit(self._owner.generation, judge)
+    def _parts(self, state: LogState, parts: Part) -> LedgerState:
+        """Return the parts of a change log's state that decisions are made from."""
+        stream = state.stream
+        return LedgerState(
+            self._manifest.place(state),
+            state.generation,
+            state.plan_id,
+            reports=tuple(_reports(state)) if Part.REPORTS in parts else None,
+            slots=() if stream is None else (Slot(stream.start, stream),),
+            stopped=(),
+            changes=(),
+        )
 
     def finished_ids(self) -> AbstractSet[str]:
         """Return the ids of the current plan's finished splits."""
@@ -96,10 +109,6 @@ class ChangelogLedger:
         found = _reports(self._manifest.read())
         return [each for each in found if each[0].split_id not in but]
 
-    def stream(self) -> StreamSplit | None:
-        """Return the stream split as last committed, None before the hand-off."""
-        return self._manifest.read().stream
-
     def counts(self) -> StreamCounts:
         """Return the stream's numbers of batches, changes and transactions, and its lag."""
         counts = self._manifest.read().counts
@@ -107,72 +116,9 @@ class ChangelogLedger:
         lag_us = max(0, counts.committed_us - known) if known else None
         return StreamCounts(counts.batches, counts.changes, counts.transactions, lag_us)
 
-    def table_changes(self) -> Mapping[TableId, TableChangeCount]:
-        """Return the counts of changes of each source table."""
+    def changed_tables(self, *, handed_off: bool = False) -> Mapping[TableId, TableChangeCount]:  # noqa: ARG002 - only changes are in a manifest
+        """Return the counts of changes of each source table that has any."""
         return dict(self._manifest.read().changed)
-
-    def last_changes(self) -> Mapping[TableId, LogPosition]:
-        """Return the position of each table's last change."""
-        return {table: count.position for table, count in self.table_changes().items()}
-
-    def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
-        """Store the stream split at hand-off; refused if the ledger's stream is further already."""
-        if begun:
-            self.begin_changes(begun)
-
-        def judge(state: LogState) -> Record | None:
-            self._manifest.require_owner(state, self._owner.generation)
-            if state.stream == stream:
-                return None
-            require_may_hand_off(state.stream, stream, _reports(state))
-            _require_exact(stream, state)
-            return {"do": "hand off", "stream": stream_to_text(stream)}
-
-        self._manifest.commit(self._owner.generation, judge)
-
-    def change_tables(
-        self,
-        *,
-        added: Mapping[TableId, LogPosition] = NO_TABLES,
-        removed: Collection[TableId] = (),
-        read: Collection[TableId] = (),
-    ) -> StreamSplit:
-        """Refuse: tables of a change log's stream cannot be added, removed or read again."""
-        raise self._refusal([*added, *removed, *read])
-
-    def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:  # noqa: ARG002
-        """Refuse: a change log's stream cannot be set to another position."""
-        raise self._refusal(begun)
-
-    def open_changes(self) -> tuple[SchemaChange, ...]:
-        """Return nothing: a change log has no schema changes."""
-        return ()
-
-    def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Refuse: a change log cannot follow schema changes."""
-        raise self._refusal([change.table for change in changes])
-
-    def end_change(self, change: SchemaChange) -> StreamSplit:
-        """Refuse: a change log cannot follow schema changes."""
-        raise self._refusal([change.table])
-
-    def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return nothing: a change log's tables cannot be stopped singly."""
-        return ()
-
-    def stop_tables(
-        self, tables: Collection[TableId], _error: StoredError = NO_ERROR, /
-    ) -> StreamSplit:
-        """Refuse: a change log's tables cannot be stopped singly."""
-        raise self._refusal(tables)
-
-    def say_of_stopped(self, table: TableId, _error: StoredError, /) -> None:
-        """Refuse: a change log's tables cannot be stopped singly."""
-        raise self._refusal([table])
-
-    def rejoin(self, table: TableId) -> StreamSplit:
-        """Refuse: a change log's tables cannot be stopped singly."""
-        raise self._refusal([table])
 
     def _refusal(self, tables: Iterable[TableId]) -> RefusedError:
         """Return the error for a change of a change log's tables."""
@@ -183,17 +129,6 @@ class ChangelogLedger:
             risk=NOTHING_CHANGED,
             remedy="make another pipeline for new tables, or `reset` this one",
         )
-
-    def pass_over(self, quiet: IdleRange) -> None:
-        """Move the stream to the end of an idle range of the log that begins at its position."""
-
-        def judge(state: LogState) -> Record | None:
-            self._manifest.require_owner(state, self._owner.generation)
-            if state.stream is None or not quiet.moves(state.stream.start):
-                return None
-            return {"do": "pass over", "position": position_to_json(quiet.end)}
-
-        self._manifest.commit(self._owner.generation, judge)
 
 
 def _reports(state: LogState) -> list[Report]:

@@ -22,7 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_cdc_provider.core.endpoint import Store
-from airflow_cdc_provider.core.errors import CorruptLogError, FencedError, RefusedError
+from airflow_cdc_provider.core.errors import CorruptLogError, RefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.engine.ledger.decisions import fenced
+from airflow_cdc_provider.engine.ledger.state import Place
 from airflow_cdc_provider.systems.changelog.layout import CHECKPOINTS, MANIFEST
 from airflow_cdc_provider.systems.changelog.state import LogState, Record
 from airflow_cdc_provider.systems.files.opening import open_files
@@ -89,15 +92,19 @@ class Manifest:
                 self._write_checkpoint_if_due(whole["version"], state)
                 return state
 
+    def place(self, state: LogState) -> Place:
+        """Return where a state is, for the errors about it."""
+        return Place(
+            PipelineName(self._pipeline),
+            where=f"manifest {state.version} in {self.root}",
+            book="manifest",
+            undone="nothing of it was committed",
+        )
+
     def require_owner(self, state: LogState, generation: int) -> None:
         """Refuse unless the generation is the one that may commit."""
         if state.generation != generation:
-            raise FencedError(
-                f"generation {state.generation} owns {self._pipeline}, this is {generation}",
-                where=f"manifest {state.version} in {self.root}",
-                risk="none: nothing of it was committed",
-                remedy="stop this job; the newer owner goes on from the manifest",
-            )
+            raise fenced(self.place(state), state.generation, generation)
 
     # --- files --------------------------------------------------------------------------------
 

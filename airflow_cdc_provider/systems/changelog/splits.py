@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.errors import FencedError, IntegrityError
+from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.engine.ledger.decisions import publish
+from airflow_cdc_provider.engine.ledger.state import LedgerState, Slot
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
 from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, SealedFile
 from airflow_cdc_provider.systems.changelog.layout import split_file, table_folder
@@ -73,18 +76,22 @@ class ChangelogSplitSink:
         """
         self._manifest.require_owner(state, self._owner.generation)
         state.require_form(self._form.value, str(self._root))
-        if state.stream is not None and state.stream.progress_of(split.table) is not None:
-            raise FencedError(
-                f"{split.table} was handed off to the stream, no split of it is published any more",
-                where=f"split {split.split_id}, manifest {state.version} in {self._root}",
-                risk="none: its file does not count",
-                remedy="nothing: a late reader has ended",
-            )
-        known = state.splits.get(split.split_id)
-        if known is not None and (known.split, known.report) == (split, report):
+        if not publish(self._ledger_of(state, split), self._owner.generation, split, report):
             return None
         folder = table_folder(self._plans[split.table].sink_table)
         return {"do": "publish", **published_to(PublishedSplit(split, report, folder, files))}
+
+    def _ledger_of(self, state: LogState, split: SnapshotSplit) -> LedgerState:
+        """Return of the change log's state what decides about one split."""
+        found, stream = state.splits.get(split.split_id), state.stream
+        return LedgerState(
+            replace(self._manifest.place(state), undone="its file does not count"),
+            state.generation,
+            state.plan_id,
+            reports=() if found is None else ((found.split, found.report),),
+            slots=() if stream is None else (Slot(stream.start, stream),),
+            stopped=(),
+        )
 
     def _write(
         self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, types: str

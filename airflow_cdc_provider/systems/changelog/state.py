@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import TableChangeCount
 from airflow_cdc_provider.core.codec import (
     position_from_json,
     position_to_json,
@@ -25,6 +24,7 @@ from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.files import SealedFile
 

@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
@@ -28,7 +29,7 @@ from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
-from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
+from airflow_cdc_provider.systems.mysql.sink.ledger_store import MySqlLedgerStore
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.table_builder import MySqlTableBuilder
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
@@ -91,9 +92,10 @@ class MySqlSink:
         connection = connect(self.endpoint, purpose="verify", role=Role.SINK)
         return MySqlVerifySide(connection, Role.SINK)
 
-    def open_ledger(self) -> MySqlLedger:
+    def open_ledger(self) -> Ledger:
         """Open the pipeline's ledger in the sink."""
-        return MySqlLedger(self._session("ledger"), self.owner)
+        store = MySqlLedgerStore(self._session("ledger"), self.owner)
+        return Ledger(store, self.owner.generation)
 
     def open_targets(self) -> MySqlTargets:
         """Open the pipeline's claims on tables of the sink."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from airflow_cdc_provider.columns.sink_port import Owner, TableChangeCount
+from airflow_cdc_provider.columns.sink_port import (
+    Owner,
+)
 from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import RowCounts
+from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -59,11 +62,17 @@ def _counted_sql(owner: Owner, counted: Sequence[str], position: LogPosition) ->
     )
 
 
-def read_changes(session: SinkSession, owner: Owner) -> dict[TableId, TableChangeCount]:
-    """Return the ledger's counts of changes of each table; tables without a change are left out."""
+def read_changes(
+    session: SinkSession, owner: Owner, *, handed_off: bool
+) -> dict[TableId, TableChangeCount]:
+    """Return the ledger's counts of changes of each table.
+
+    `handed_off` adds tables that have no change since their hand-off.
+    """
+    which = pipeline_is(owner.pipeline) + ("" if handed_off else " AND changes > 0")
     rows = session.rows(
         f"SELECT table_name, position, changed_us, {', '.join(_COUNTED)} "
-        f"FROM {LEDGER}.changed_table WHERE {pipeline_is(owner.pipeline)} AND changes > 0"
+        f"FROM {LEDGER}.changed_table WHERE {which}"
     )
     return {
         TableId.parse(table): TableChangeCount(
@@ -74,12 +83,3 @@ def read_changes(session: SinkSession, owner: Owner) -> dict[TableId, TableChang
         )
         for table, position, changed_us, changes, *kinds in rows
     }
-
-
-def read_last_changes(session: SinkSession, owner: Owner) -> dict[TableId, LogPosition]:
-    """Return the position of each table's last change, or of its hand-off, as the ledger counts."""
-    rows = session.rows(
-        f"SELECT table_name, position FROM {LEDGER}.changed_table "
-        f"WHERE {pipeline_is(owner.pipeline)}"
-    )
-    return {TableId.parse(table): position_from_json(json.loads(at)) for table, at in rows}

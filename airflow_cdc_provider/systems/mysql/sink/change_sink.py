@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
 from airflow_cdc_provider.engine.stream.slots import spread_columns, whole_table_slot
 from airflow_cdc_provider.systems.mysql.sink import ledger, stopped_rows, writers
@@ -35,11 +36,9 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
-    SlotRow,
     insert_slot,
     read_stream,
     slot_rows,
-    stream_of_slots,
 )
 from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
     SlotOutcome,
@@ -173,7 +172,7 @@ def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], 
     session.transaction(spread)
 
 
-def _collapsed(rows: Sequence[SlotRow], plans: Sequence[TablePlan]) -> StreamSplit:
+def _collapsed(rows: Sequence[Slot], plans: Sequence[TablePlan]) -> StreamSplit:
     """Return the stream split at the smallest position of all writer slots."""
     stream = stream_of_slots(rows)
     if stream is None:

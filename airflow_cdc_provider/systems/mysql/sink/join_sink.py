@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import change_counts, join_ledger, ledger
@@ -43,11 +44,7 @@ from airflow_cdc_provider.systems.mysql.sink.row_diff import unlike_rows
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
-    SlotRow,
-    slot_rows,
-    stream_of_slots,
-)
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import slot_rows
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod, SplitRowWriter
 from airflow_cdc_provider.systems.mysql.sink.unique_conflicts import free_values
 
@@ -184,7 +181,7 @@ class MySqlJoinSink:
         join_ledger.require_epoch(self._session, self._owner, request, split, joining.epoch)
         return join_ledger.joined_at(self._session, self._owner, request, split)
 
-    def _may_join(self, joining: _Joining, slots: Sequence[SlotRow], position: LogPosition) -> bool:
+    def _may_join(self, joining: _Joining, slots: Sequence[Slot], position: LogPosition) -> bool:
         """Tell whether the stream has the split's table and is past what a join needs."""
         stream = stream_of_slots(slots)
         table = joining.split.table
@@ -281,6 +278,6 @@ def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.Record
     return keys.filter(mask_of(stays))
 
 
-def _are_together(slots: Sequence[SlotRow]) -> bool:
+def _are_together(slots: Sequence[Slot]) -> bool:
     """Tell whether all writer slots are at one position."""
     return bool(slots) and all(slot.position == slots[0].position for slot in slots)

@@ -31,9 +31,7 @@ def open_changes(session: SinkSession, name: PipelineName) -> tuple[SchemaChange
 
 
 def begin(session: SinkSession, owner: Owner, change: SchemaChange) -> None:
-    """Store a schema change as begun, unless the same change is stored and open already."""
-    if change in open_changes(session, owner.pipeline):
-        return
+    """Store a schema change as begun."""
     name = literal(str(owner.pipeline))
     values = (
         name,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import (
@@ -13,22 +11,15 @@ from airflow_cdc_provider.core.codec import (
     position_to_json,
 )
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, store_split
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRow:
-    """One writer slot's row of the ledger: its position and the stream split stored with it."""
-
-    position: LogPosition
-    stored: StreamSplit
-
-
-def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[SlotRow]:
+def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[Slot]:
     """Return the rows of a stream's writer slots, in order from slot 0.
 
     `lock` is a locking clause.
@@ -38,7 +29,7 @@ def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[Slo
         f"WHERE {pipeline_is(owner.pipeline)} ORDER BY slot {lock}"
     )
     return [
-        SlotRow(position_from_json(json.loads(position)), split_named(session, owner, split))
+        Slot(position_from_json(json.loads(position)), split_named(session, owner, split))
         for position, split in rows
     ]
 
@@ -46,18 +37,6 @@ def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[Slo
 def read_stream(session: SinkSession, owner: Owner) -> StreamSplit | None:
     """Return the stream split as last committed, None before the hand-off."""
     return stream_of_slots(slot_rows(session, owner))
-
-
-def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
-    """Return the stream split at the smallest position of the slots, None if there are no slots."""
-    if not slots:
-        return None
-    position = smallest(slot.position for slot in slots)
-    # any slot's stored split will do: what it has passed, the smallest position decides anew
-    stored = max((slot.stored for slot in slots), key=lambda split: len(split.inconsistent))
-    if position == stored.start:
-        return replace(stored, start=position)  # what was read of the log since may be known better
-    return stored.passed(position)
 
 
 def moved_to(session: SinkSession, end: LogPosition, stored: StreamSplit, owner: Owner) -> str:

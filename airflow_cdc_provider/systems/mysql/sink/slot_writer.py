@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.state import no_stream
 from airflow_cdc_provider.engine.stream.selection import (
     FewWork,
     Selection,
@@ -219,7 +220,7 @@ class SlotWriter:
         ledger.check_generation(self.session, self._owner)
         found = self.session.rows(self._slot_row())
         if not found:
-            raise ledger.no_stream(self._owner, self.session.where)
+            raise no_stream(ledger.place_of(self.session, self._owner))
         position, name = found[0]
         if self._stored is None or self._stored[0] != name:
             self._stored = name, split_named(self.session, self._owner, name)

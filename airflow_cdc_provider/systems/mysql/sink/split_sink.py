@@ -20,10 +20,11 @@ from collections.abc import Sequence
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.errors import FencedError, RowRefusedError
+from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.identifiers import quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.engine.ledger.decisions import handed_off
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
@@ -104,10 +105,5 @@ class MySqlSplitSink:
         self._rows.write(split, rows, way)
         plan_id = ledger.claim_commit(self._session, self._owner)
         if ledger.stream_owns(self._session, self._owner, split.table):
-            raise FencedError(
-                f"{split.table} was handed off to the stream, no split of it is published any more",
-                where=f"split {split.split_id}, ledger on {self._session.where}",
-                risk="none: its transaction is rolled back",
-                remedy="nothing: a late reader has ended",
-            )
+            raise handed_off(split, ledger.place_of(self._session, self._owner))
         ledger.store_report(self._session, self._owner, plan_id, split, report)

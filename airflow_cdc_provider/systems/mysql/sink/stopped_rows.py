@@ -8,13 +8,10 @@ further writes its rows and its position in one transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from dataclasses import replace
 
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -68,20 +65,15 @@ def say(session: SinkSession, owner: Owner, table: TableId, error: StoredError) 
     )
 
 
-def pass_change(
-    session: SinkSession, owner: Owner, stream: StreamSplit, change: SchemaChange
-) -> None:
-    """Move a stopped table's position past a schema change that was made at the sink."""
-    passed = replace(
-        stream.changed(change.table, change.through, unread=False), start=change.through
-    )
+def move(session: SinkSession, owner: Owner, stream: StreamSplit) -> None:
+    """Move a stopped table to the position of another stream split of its own."""
     session.execute(
-        f"UPDATE {LEDGER}.stopped_table SET position = {position_literal(passed.start)}, "
-        f"split = {store_split(session, owner, passed)} WHERE {is_table(owner, change.table)}"
+        f"UPDATE {LEDGER}.stopped_table SET position = {position_literal(stream.start)}, "
+        f"split = {store_split(session, owner, stream)} "
+        f"WHERE {is_table(owner, stream.tables[0].table)}"
     )
 
 
-def forget(session: SinkSession, owner: Owner, tables: Collection[TableId]) -> None:
-    """Delete stopped tables from the ledger: they return to the stream, or leave the pipeline."""
-    for table in tables:
-        session.execute(f"DELETE FROM {LEDGER}.stopped_table WHERE {is_table(owner, table)}")
+def forget(session: SinkSession, owner: Owner, table: TableId) -> None:
+    """Delete a stopped table from the ledger: it returns to the stream, or leaves the pipeline."""
+    session.execute(f"DELETE FROM {LEDGER}.stopped_table WHERE {is_table(owner, table)}")

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
-from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
+from airflow_cdc_provider.systems.mysql.sink.ledger_store import MySqlLedgerStore
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import is_stored_anew
 from tests.behaviours.sink_world import worlds
 from tests.benchmarks.ranges import place_of, plans_of, reports_of
@@ -45,15 +45,16 @@ def test_a_hand_off_of_many_tables_is_stored_in_few_statements(
 ) -> None:
     stream = ranges(2500, 1)
     ledger = world.ledger
-    assert isinstance(ledger, MySqlLedger)
+    store = ledger._store
+    assert isinstance(store, MySqlLedgerStore)
     statements: list[str] = []
-    execute = ledger._session.execute
+    execute = store._session.execute
 
     def counting(sql: str, *more: Any) -> Any:
         statements.append(sql[:40])
         return execute(sql, *more)
 
-    monkeypatch.setattr(ledger._session, "execute", counting)
+    monkeypatch.setattr(store._session, "execute", counting)
     ledger.store_stream(stream)
     assert len(statements) < 20, statements
     assert ledger.stream() == stream

@@ -1,0 +1,1 @@
+"""The ledger: what a sink has committed, decided once for all sinks."""

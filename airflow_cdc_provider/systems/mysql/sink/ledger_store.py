@@ -1,0 +1,142 @@
+"""The ledger's store in a MySQL-protocol sink: rows that are written with the rows they speak of.
+
+**Fencing.** One row a pipeline holds the generation that may commit. Every transaction that
+writes rows ends with `claim_commit`: it reads that row FOR SHARE, in its own transaction, as its
+last statement before COMMIT. A new owner moves the generation on by an exclusive update. So the
+update waits for commits that have passed their check, and a writer that checks later finds the
+new generation and rolls back. It does not matter how long ago a writer began: a zombie may have
+written rows, but they are never committed. Checking at the end, not at the beginning, keeps the
+new owner from waiting for a long transaction; moving the generation also ends the sessions of older
+ones (see `writers`), whose row locks would otherwise stand in the way.
+
+**Order of locks.** The generation's row comes first, then the rows of all writer slots. Only what
+holds the generation last locks its slots before.
+
+**Stream progress.** A row a slot holds the position, and names the stream split, which can be
+large: see `stored_splits`. A split is stored at hand-off and again only when half of its tables, or
+the last ones, have become consistent; what lies between follows from it and the position
+(`StreamSplit.passed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.hand_off_check import Report
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.many_records import gc_paused
+from airflow_cdc_provider.core.splits import split_id
+from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
+from airflow_cdc_provider.engine.ledger.decisions import require_owner
+from airflow_cdc_provider.engine.ledger.records import GenerationMoved, Records
+from airflow_cdc_provider.engine.ledger.state import LedgerState, Part
+from airflow_cdc_provider.engine.ledger.store import Ask, Hold
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.sink import ledger, writers
+from airflow_cdc_provider.systems.mysql.sink.change_counts import read_changes
+from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import slot_rows
+from airflow_cdc_provider.systems.mysql.sink.stopped_rows import stopped_tables
+
+
+class MySqlLedgerStore:
+    """One pipeline's ledger in a MySQL-protocol sink, over a session of its own."""
+
+    def __init__(self, session: SinkSession, owner: Owner) -> None:
+        self._session = session
+        self._owner = owner
+        self._mine = pipeline_is(owner.pipeline)
+        create_ledger(session)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def read(self, parts: Part) -> LedgerState:
+        """Return these parts as last committed; nothing is locked."""
+        if Part.OWNER in parts:
+            state = ledger.read_owner(self._session, self._owner)
+        else:
+            state = LedgerState(ledger.place_of(self._session, self._owner))
+        return self._with_parts(state, parts)
+
+    def commit(self, ask: Ask) -> LedgerState:
+        """Lock the generation, read what the decision needs, decide and write, at once."""
+        owner = Owner(self._owner.pipeline, ask.by)
+        state, records = self._session.transaction(lambda: self._commit(ask, owner))
+        if any(isinstance(record, GenerationMoved) for record in records):
+            self._owner = owner
+            writers.end_older(self._session, owner)
+        return state
+
+    def _commit(self, ask: Ask, owner: Owner) -> tuple[LedgerState, Records]:
+        """Decide and write within a transaction; return the state behind it, and the records."""
+        if ask.hold is Hold.ARRIVAL:
+            self._session.execute(
+                f"INSERT IGNORE INTO {LEDGER}.pipeline (pipeline) "
+                f"VALUES ({literal(str(owner.pipeline))})"
+            )
+        lock = "" if ask.hold is Hold.LAST else "FOR UPDATE"
+        state = ledger.read_owner(self._session, owner, lock=lock)
+        if ask.hold is not Hold.ARRIVAL:
+            require_owner(state, ask.by)  # before it locks or reads any more
+        state = self._with_parts(state, ask.reads, lock="FOR UPDATE")
+        records = ask.decide(state)
+        writer = RecordWriter(self._session, owner, state)
+        for record in records:
+            writer.write(record)
+        if records and ask.hold is not Hold.ARRIVAL:
+            ledger.claim_commit(self._session, owner)
+        return state.with_records(records), records
+
+    def _with_parts(self, state: LedgerState, parts: Part, *, lock: str = "") -> LedgerState:
+        """Return the state with these parts read; `lock` is a locking clause for the slots."""
+        session, owner = self._session, self._owner
+        if Part.SLOTS in parts:
+            state = replace(state, slots=tuple(slot_rows(session, owner, lock=lock)))
+        if Part.STOPPED in parts:
+            state = replace(state, stopped=stopped_tables(session, owner))
+        if Part.CHANGES in parts:
+            state = replace(state, changes=open_changes(session, owner.pipeline))
+        if Part.REPORTS in parts:
+            state = replace(state, reports=tuple(self.reports()))
+        return state
+
+    def finished_ids(self) -> AbstractSet[str]:
+        """Return the ids of the current plan's finished splits."""
+        rows = self._session.rows(
+            f"SELECT table_name, number FROM {LEDGER}.finished_split WHERE {self._mine}"
+        )
+        return {split_id(*row) for row in rows}
+
+    def reports(self, *, but: AbstractSet[str] = frozenset()) -> Sequence[Report]:
+        """Return the current plan's finished splits and reports, except the ids in `but`."""
+        rows = self._session.rows(
+            f"SELECT split, report, table_name, number FROM {LEDGER}.finished_split "
+            f"WHERE {self._mine} ORDER BY table_name, number"
+        )
+        with gc_paused():
+            return [ledger.report_of(row) for row in rows if split_id(*row[2:]) not in but]
+
+    def counts(self) -> StreamCounts:
+        """Return what the stream applied since its snapshot was handed off to it, and the lag.
+
+        Each writer slot counts every change of a batch, so the largest is the number.
+        """
+        found = self._session.rows(
+            "SELECT MAX(batch), MAX(changes), MAX(transactions), MAX(source_committed_us), "
+            f"MAX(committed_us) FROM {LEDGER}.stream WHERE {self._mine}"
+        )
+        batches, changes, transactions, source_us, sink_us = (int(str(n or 0)) for n in found[0])
+        lag_us = max(0, sink_us - source_us) if source_us else None
+        return StreamCounts(batches, changes, transactions, lag_us)
+
+    def changed_tables(self, *, handed_off: bool = False) -> Mapping[TableId, TableChangeCount]:
+        """Return how much each table was changed; `handed_off` adds those that were not since."""
+        return read_changes(self._session, self._owner, handed_off=handed_off)

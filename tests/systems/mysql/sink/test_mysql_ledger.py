@@ -1,0 +1,14 @@
+"""The ledger's store on MySQL and MariaDB."""
+
+from __future__ import annotations
+
+from tests.behaviours.ledger_behaviours import ChangingTablesBehaviours
+from tests.systems.mysql.sink.test_mysql_sinks import MariaDbByInsert, MySqlByLoad
+
+
+class TestLedgerOnMySql(MySqlByLoad, ChangingTablesBehaviours):
+    pass
+
+
+class TestLedgerOnMariaDb(MariaDbByInsert, ChangingTablesBehaviours):
+    pass
