@@ -20,9 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from airflow_cdc_provider.columns.sink_port import (
-    SinkLedger,
-)
+from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.backoff import FOR_A_DAY, BackOff
 from airflow_cdc_provider.core.errors import (
