@@ -177,7 +177,10 @@ class ChangeSink(Protocol):
 
 
 class SinkLedger(Protocol):
-    """Reads and writes the ledger: the sink's tables that say what is committed there."""
+    """Reads and writes the ledger: what the sink says is committed there.
+
+    It is `engine.ledger.ledger.Ledger` for every sink. A sink gives it a `LedgerStore`.
+    """
 
     def take_over(self, generation: int) -> None:
         """Make `generation` the only one that may commit; `FencedError` if a newer one is."""

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import (
-    JoinedRows,
-    JoinedSplit,
-)
+from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit
 from airflow_cdc_provider.core.errors import CdcError, SplitOutdatedError, StateMovedError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit

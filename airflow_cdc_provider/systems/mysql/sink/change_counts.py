@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from airflow_cdc_provider.columns.sink_port import (
-    Owner,
-)
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
