@@ -389,7 +389,7 @@ class FollowsDefinitions(Protocol):
     ) -> Difference:
         """Return how two definitions differ, given the statements of the log between them."""
 
-    def behind_first(
+    def after_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> TableSchema | None:
         """Return the definition between the first and the second of several statements.

@@ -59,7 +59,7 @@ def position_from_json(form: Json) -> LogPosition:
 ReadPosition = Callable[[Json], LogPosition]
 
 
-def quiet_log_to_json(quiet: IdleRange | None) -> Json:
+def idle_range_to_json(quiet: IdleRange | None) -> Json:
     """Return the JSON form of a range of idle log, None for none."""
     if quiet is None:
         return None
@@ -67,7 +67,7 @@ def quiet_log_to_json(quiet: IdleRange | None) -> Json:
     return [*ends, quiet.only_ledgers]
 
 
-def quiet_log_from_json(form: Json) -> IdleRange | None:
+def idle_range_from_json(form: Json) -> IdleRange | None:
     """Read a range of idle log from its JSON form."""
     if form is None:
         return None

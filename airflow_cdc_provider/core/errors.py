@@ -54,7 +54,7 @@ class CdcError(Exception):
     def __str__(self) -> str:
         return printed(self.code, *self.args)
 
-    def in_passing(self) -> str:
+    def short_message(self) -> str:
         """Return a short message, without the remedy, for a failure that will be retried.
 
         A remedy is for the error that ends something; only one that may pass keeps its own.
@@ -92,7 +92,7 @@ class CdcError(Exception):
         """Return a copy of the error with another `what`."""
         return self._with(what, self.where, self.risk, self.remedy)
 
-    def advising(self, remedy: str) -> Self:
+    def with_remedy(self, remedy: str) -> Self:
         """Return a copy of the error with another remedy."""
         return self._with(self.what, self.where, self.risk, remedy)
 
@@ -116,7 +116,7 @@ class RetryableError(CdcError):
 
     code = "CDC-RETRY-001"
 
-    def in_passing(self) -> str:
+    def short_message(self) -> str:
         """Return the message with its remedy: a person may have to do that before a retry works."""
         return str(self)
 

@@ -270,7 +270,7 @@ class StateStore(StateReader, Protocol):
     ) -> bool:
         """Store a note in place of `expected`; False if another note is there by now."""
 
-    def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
+    def store_announced(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
         """Store what is announced of tables' changes, in place of what was announced before."""
 
     def now_us(self) -> int:

@@ -39,7 +39,7 @@ def came(table: TableId) -> str:
     return f"{table}{_CAME}"
 
 
-def tells_of_table(event: str) -> bool:
+def is_new_table_event(event: str) -> bool:
     """Tell whether an event's text reports a new table, as `came` returns it."""
     return event.endswith(_CAME)
 

@@ -12,7 +12,7 @@ from airflow_cdc_provider.core.errors import CdcError
 Answer = TypeVar("Answer")
 
 
-class Looker(Generic[Answer]):
+class ServerQuery(Generic[Answer]):
     """Queries a server in a thread of its own, one query at a time, whenever `ask` is called."""
 
     def __init__(self, name: str, look: Callable[[], Answer]) -> None:

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.errors import (
     SourceUnreachableError,
 )
 from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.looker import Looker
+from airflow_cdc_provider.engine.looker import ServerQuery
 from airflow_cdc_provider.engine.outages import Outages, Part
 
 EVERY_S = 2.0
@@ -50,7 +50,7 @@ Opened = TypeVar("Opened", bound=Closes)
 Answer = TypeVar("Answer")
 
 
-class ServerLook(Looker[Answer], Generic[Opened, Answer]):
+class ServerLook(ServerQuery[Answer], Generic[Opened, Answer]):
     """Checks one server over a kept connection, and opens that again after a failure."""
 
     def __init__(
@@ -86,7 +86,7 @@ class ServerLook(Looker[Answer], Generic[Opened, Answer]):
                 opened.close()
 
 
-def note_failure(outages: Outages, part: Part, look: Looker[Answer]) -> bool:
+def note_failure(outages: Outages, part: Part, look: ServerQuery[Answer]) -> bool:
     """Note in the outages if a server does not answer its check; return whether it does not."""
     if look.silent_s > SILENT_S:
         outages.note(part, _SILENCES[part], for_s=look.silent_s)
@@ -97,7 +97,7 @@ def note_failure(outages: Outages, part: Part, look: Looker[Answer]) -> bool:
     return True
 
 
-def note_silence(outages: Outages, part: Part, look: Looker[Answer]) -> None:
+def note_answer(outages: Outages, part: Part, look: ServerQuery[Answer]) -> None:
     """Note in the outages whether a server answers its check."""
     if not note_failure(outages, part, look) and not look.is_looking:
         outages.over(part)
@@ -106,7 +106,7 @@ def note_silence(outages: Outages, part: Part, look: Looker[Answer]) -> None:
 @contextmanager
 def watched_servers(job: Job, outages: Outages) -> Iterator[None]:
     """Check source and sink every two seconds while the block runs, and note which fails."""
-    looks: Mapping[Part, Looker[Any]] = {
+    looks: Mapping[Part, ServerQuery[Any]] = {
         Part.SINK: ServerLook(
             "cdc-sink-look", job.sink().open_ledger, lambda ledger: ledger.generation()
         ),
@@ -123,7 +123,7 @@ def watched_servers(job: Job, outages: Outages) -> Iterator[None]:
             until_s = time.monotonic() + SOON_S
             for part, look in looks.items():
                 look.wait(until_s - time.monotonic())
-                note_silence(outages, part, look)
+                note_answer(outages, part, look)
             outages.tell()
 
     thread = threading.Thread(target=watch, name="cdc-watch", daemon=True)

@@ -80,7 +80,7 @@ class SeenPipeline:
             store.close()
 
 
-class TellsLineage:
+class LineageMixin:
     """Mixin of operators that report their tables to OpenLineage."""
 
     pipeline: str

@@ -74,7 +74,7 @@ class SubmitByProvider:
         require_possible(where, deployment, spec, options.conf, run.servers.state_dsn)
         require_master(options.master)
         files, output = make_job_files(options.log_folder or default_folder(), spec)
-        carried = Carried(files.log)
+        carried = DriverFiles(files.log)
         cargo = carried.what(deployment, run.servers.environment())
         order = self.order(spec, options, deployment, files, cargo)
         process = _started(order, self._environment(run, deployment), output)
@@ -87,7 +87,7 @@ class SubmitByProvider:
         options: SparkOptions,
         deployment: Deployment,
         files: JobFiles,
-        cargo: Cargo,
+        cargo: DriverFilePaths,
     ) -> SubmitOrder:
         """Return the order for the process that submits the job."""
         words = ["--job", f"@{files.spec}", "--digest", files.digest]
@@ -124,7 +124,7 @@ class SubmitByProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class Cargo:
+class DriverFilePaths:
     """Paths of the files that go to a remote driver; empty if there is none."""
 
     package: str = ""
@@ -132,17 +132,17 @@ class Cargo:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class DriverFiles:
     """Writes the files that go to a remote driver, and deletes them at the job's end."""
 
     log: Path
 
-    def what(self, deployment: Deployment, variables: Mapping[str, str]) -> Cargo:
+    def what(self, deployment: Deployment, variables: Mapping[str, str]) -> DriverFilePaths:
         """Write the files that a deployment needs, and return their paths."""
         if not deployment.is_cluster:
-            return Cargo()
+            return DriverFilePaths()
         servers = str(self.servers(variables)) if deployment.is_yarn else ""
-        return Cargo(str(self.package() or ""), servers)
+        return DriverFilePaths(str(self.package() or ""), servers)
 
     def package(self) -> Path | None:
         """Write this package as an archive, and return its path."""
@@ -173,7 +173,7 @@ class SubmittedJob(JobProcess):
         log: Path,
         *,
         run: Run,
-        carried: Carried,
+        carried: DriverFiles,
     ) -> None:
         super().__init__(spec, process, log)
         self._run = run

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.run import Run
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
-    from airflow_cdc_provider.pipeline.steps.new_table_watch import LaterTables
+    from airflow_cdc_provider.pipeline.steps.new_table_watch import NewTableWatch
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
     from airflow_cdc_provider.pipeline.steps.repairing import Repair
-    from airflow_cdc_provider.pipeline.steps.small_work import JobHere
-    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
+    from airflow_cdc_provider.pipeline.steps.small_work import InProcessJob
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableAnnouncement
 
 log = logging.getLogger(__name__)
 CONFIG_SECTION = "cdc"
@@ -125,13 +125,13 @@ class CdcSteps:
 
         return plan(self.run)
 
-    def later_tables(self, *, every_s: float | None = None) -> LaterTables:
+    def later_tables(self, *, every_s: float | None = None) -> NewTableWatch:
         """Return the watch for requests and new tables that need a plan step."""
         from airflow_cdc_provider.pipeline.steps.new_table_watch import (  # noqa: PLC0415 - see above
-            LaterTables,
+            NewTableWatch,
         )
 
-        return LaterTables(self.run, every_s)
+        return NewTableWatch(self.run, every_s)
 
     def end_for_tables(self) -> bool:
         """End the stream if tables are to be added, removed or reset; tell whether.
@@ -142,12 +142,12 @@ class CdcSteps:
         later.look()
         return later.is_found
 
-    def go_on_with(self, later: LaterTables) -> PlanSummary:
+    def go_on_with(self, later: NewTableWatch) -> PlanSummary:
         """Plan the changes of tables for which the stream was ended, by the file as it was then."""
         self.run = later.run
         return self.plan()
 
-    def start_snapshot(self) -> JobProcess | JobHere | None:
+    def start_snapshot(self) -> JobProcess | InProcessJob | None:
         """Start the snapshot job; None if the pipeline is already handed off."""
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above
             start_snapshot,
@@ -171,7 +171,7 @@ class CdcSteps:
 
         return start_stream(self.run, self.spark_options(), mode=mode)
 
-    def start_catching_up(self) -> JobProcess | JobHere | None:
+    def start_catching_up(self) -> JobProcess | InProcessJob | None:
         """Start a stream job up to the log's end; None if the sink has all of the log."""
         from airflow_cdc_provider.pipeline.steps.jobs import JobEnd  # noqa: PLC0415 - see above
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415
@@ -189,7 +189,7 @@ class CdcSteps:
 
         return finish_tables(self.run)
 
-    def table_news(self, told_by: str) -> tuple[TableNews, ...]:
+    def table_news(self, told_by: str) -> tuple[TableAnnouncement, ...]:
         """Return the tables whose changes are to be announced; none before the hand-off."""
         from airflow_cdc_provider.pipeline.steps.table_announcements import (  # noqa: PLC0415 - see above
             table_news,
@@ -197,13 +197,13 @@ class CdcSteps:
 
         return table_news(self.run, told_by)
 
-    def note_told(self, news: Sequence[TableNews], told_by: str) -> None:
+    def store_announced(self, news: Sequence[TableAnnouncement], told_by: str) -> None:
         """Store what was announced, and by whom."""
         from airflow_cdc_provider.pipeline.steps.table_announcements import (  # noqa: PLC0415 - see above
-            note_told,
+            store_announced,
         )
 
-        note_told(self.run, news, told_by)
+        store_announced(self.run, news, told_by)
 
     def verify(
         self,

@@ -25,7 +25,7 @@ from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.hooks.steps import CdcSteps
-    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableAnnouncement
 
 WATERMARK_KEY = "watermark"
 _MOST = 200
@@ -58,8 +58,8 @@ def outlets_of(model: PipelineFile) -> list[Asset | AssetAlias]:
     return assets
 
 
-def tell_news(
-    operator: BaseOperator, context: Context, steps: CdcSteps, news: Sequence[TableNews]
+def announce_tables(
+    operator: BaseOperator, context: Context, steps: CdcSteps, news: Sequence[TableAnnouncement]
 ) -> dict[str, JsonValue]:
     """Send an asset event for each table in `news` when the task succeeds.
 
@@ -87,7 +87,7 @@ def tell_news(
         elif alias.name in declared:
             context["outlet_events"][alias].add(asset, extra=extra)
     operator.outlets = kept
-    steps.note_told(news, told_by(context))
+    steps.store_announced(news, told_by(context))
     changed: dict[str, JsonValue] = {str(each.table): each.changes for each in news[:_MOST]}
     position = str(news[0].position) if news else ""
     return {
@@ -99,7 +99,7 @@ def tell_news(
     }
 
 
-def work_of_news(news: Sequence[TableNews] | None) -> LineageWork:
+def work_of_news(news: Sequence[TableAnnouncement] | None) -> LineageWork:
     """Return the lineage of a task that announces tables; all tables if it is not known."""
     if news is None:
         return LineageWork()

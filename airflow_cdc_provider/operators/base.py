@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     StateMovedError,
 )
-from airflow_cdc_provider.hooks.lineage import TellsLineage
+from airflow_cdc_provider.hooks.lineage import LineageMixin
 from airflow_cdc_provider.hooks.notify import notifying_task
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink, page_url
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 WORTH_A_RETRY = (RetryableError, FencedError, StateMovedError)
 
 
-class CdcOperator(TellsLineage, BaseOperator):
+class CdcOperator(LineageMixin, BaseOperator):
     """
     The base of all operators: one step of a pipeline.
 

@@ -45,10 +45,10 @@ from airflow_cdc_provider.views.summaries import (
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, JobProcess
-    from airflow_cdc_provider.pipeline.steps.small_work import JobHere
+    from airflow_cdc_provider.pipeline.steps.small_work import InProcessJob
     from airflow_cdc_provider.views.status import PipelineStatus
 
-StartedT = TypeVar("StartedT", bound="JobProcess | JobHere | None")
+StartedT = TypeVar("StartedT", bound="JobProcess | InProcessJob | None")
 KILL_PATIENCE_S = 3.0
 """Airflow waits five seconds for `on_kill` before it kills the task's own process."""
 _GIVE_BACK_PATIENCE_S = 1.0
@@ -74,7 +74,7 @@ class CdcJobOperator(CdcOperator):
         super().__init__(**kwargs)
         self.progress_every_s = progress_every_s
         self.spark_place: SparkPlace | None = None
-        self._job: JobProcess | JobHere | None = None
+        self._job: JobProcess | InProcessJob | None = None
         self._steps: CdcSteps | None = None
         self._is_killed = False
 
@@ -125,7 +125,7 @@ class CdcJobOperator(CdcOperator):
         return started
 
     def _note(
-        self, store: TaskStateStore, left: JobHandle | None, job: JobProcess | JobHere
+        self, store: TaskStateStore, left: JobHandle | None, job: JobProcess | InProcessJob
     ) -> None:
         """Remember a job that outlives this process, so that the next try can stop it."""
         pid, log = job.pid, job.log
@@ -150,7 +150,7 @@ class CdcJobOperator(CdcOperator):
         self,
         context: Context,
         steps: CdcSteps,
-        job: JobProcess | JobHere,
+        job: JobProcess | InProcessJob,
         look: Callable[[], None] = lambda: None,
     ) -> JobEnd:
         """Wait for the job's end, logging progress; `look` is called as often as that."""
@@ -197,7 +197,9 @@ class CdcJobOperator(CdcOperator):
         else:
             self.wait_for_all(context, steps, job)
 
-    def wait_for_all(self, context: Context, steps: CdcSteps, job: JobProcess | JobHere) -> None:
+    def wait_for_all(
+        self, context: Context, steps: CdcSteps, job: JobProcess | InProcessJob
+    ) -> None:
         """Wait for the job's end; skip the rest of the run if the job was stopped."""
         if self.wait(context, steps, job).outcome == "stopped":
             raise AirflowSkipException(f"pipeline {steps.run.name} was paused meanwhile")

@@ -12,7 +12,7 @@ from airflow_cdc_provider.core.errors import StateMovedError
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.steps import CdcSteps
-from airflow_cdc_provider.operators.assets import tell_news, told_by, work_of_news
+from airflow_cdc_provider.operators.assets import announce_tables, told_by, work_of_news
 from airflow_cdc_provider.operators.base import CdcOperator, end_without, skip_if_paused
 from airflow_cdc_provider.operators.verify import BY_FILE, why_not_verify
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
@@ -28,7 +28,7 @@ from airflow_cdc_provider.views.summaries import (
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
-    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableAnnouncement
 
 
 def _require_alive(steps: CdcSteps) -> None:
@@ -178,7 +178,7 @@ class CdcFinishOperator(CdcOperator):
     fails_run = True
 
     template_fields: Sequence[str] = ("pipeline", "verify")
-    _news: Sequence[TableNews] | None = None
+    _news: Sequence[TableAnnouncement] | None = None
 
     def __init__(
         self, *, verify_task: str = "", verify: str | bool = BY_FILE, **kwargs: Any
@@ -202,7 +202,7 @@ class CdcFinishOperator(CdcOperator):
                     remedy="let the stream go on, then run this task again",
                 )
             self._news = steps.table_news(told_by(context))
-            summary = tell_news(self, context, steps, self._news)
+            summary = announce_tables(self, context, steps, self._news)
             why = why_not_verify(steps, self.task_id, self.verify) if self.verify_task else ""
         if why:
             self.log.info("nothing to verify: %s", why)

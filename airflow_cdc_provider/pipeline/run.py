@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.connections import Connections, DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
-from airflow_cdc_provider.state.read_only_store import look_at_store
+from airflow_cdc_provider.state.read_only_store import open_read_only
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def open_run(
 def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Run:
     """Open a run that only reads; a state store that does not exist reads as empty."""
     servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
-    store = look_at_store(servers.state_dsn)
+    store = open_read_only(servers.state_dsn)
     return Run(loaded, servers, store, this_process(), connections=_connections(dsn_of))
 
 

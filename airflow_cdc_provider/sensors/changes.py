@@ -9,24 +9,24 @@ from airflow.sdk import BaseSensorOperator, Context
 
 from airflow_cdc_provider.core.backoff import FOR_A_DAY
 from airflow_cdc_provider.core.errors import SinkUnreachableError
-from airflow_cdc_provider.hooks.lineage import TellsLineage
+from airflow_cdc_provider.hooks.lineage import LineageMixin
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.progress import CdcProgressLink
-from airflow_cdc_provider.operators.assets import tell_news, told_by, work_of_news
+from airflow_cdc_provider.operators.assets import announce_tables, told_by, work_of_news
 from airflow_cdc_provider.operators.base import airflow_errors, owner_of
 from airflow_cdc_provider.triggers.changes import CdcChangesTrigger, activity_of
 from airflow_cdc_provider.triggers.places import place_of_state
 from airflow_cdc_provider.views.lineage import LineageWork
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableAnnouncement
 
 _US = 1_000_000
 _AWAY_S = 60.0
 """Between two tries while the sink is away; each takes a worker for a moment."""
 
 
-class CdcChangesSensor(TellsLineage, BaseSensorOperator):
+class CdcChangesSensor(LineageMixin, BaseSensorOperator):
     """
     Wait until rows of a table have changed, and announce the changed tables.
 
@@ -59,7 +59,7 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
         self.pipeline = pipeline
         self.every_s = every_s
         self.look_s = look_s
-        self._news: Sequence[TableNews] | None = None
+        self._news: Sequence[TableAnnouncement] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Announce changed tables, or defer until there are some."""
@@ -89,7 +89,7 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
                 self._wait(self._trigger(steps, activity="", due_us=due_us), away_since_us)
             if news:
                 self._news = news
-                return tell_news(self, context, steps, news)
+                return announce_tables(self, context, steps, news)
             heard = activity if now >= due_us else ""
             trigger = self._trigger(steps, activity=heard, due_us=due_us)
         return self._wait(trigger)

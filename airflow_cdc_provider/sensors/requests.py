@@ -9,7 +9,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from airflow_cdc_provider.core.requests import Request
-from airflow_cdc_provider.hooks.lineage import TellsLineage
+from airflow_cdc_provider.hooks.lineage import LineageMixin
 from airflow_cdc_provider.hooks.request_hook import CdcRequests
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink
@@ -28,7 +28,7 @@ from airflow_cdc_provider.views.request_text import request_summary
 _US = 1_000_000
 
 
-class CdcRequestSensor(TellsLineage, BaseSensorOperator):
+class CdcRequestSensor(LineageMixin, BaseSensorOperator):
     """
     Wait, without a worker, until a request is done; fail with its error if it is not.
 

@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember
 from airflow_cdc_provider.hooks.job_log import log_shown_on_failure
-from airflow_cdc_provider.hooks.lineage import TellsLineage
+from airflow_cdc_provider.hooks.lineage import LineageMixin
 from airflow_cdc_provider.hooks.notify import notify_arguments, notifying_task
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink, page_url
@@ -64,7 +64,7 @@ class _Wait:
     """Up to when the task's log says what happened; 0 is up to now."""
 
 
-class CdcStreamSensor(TellsLineage, BaseSensorOperator):
+class CdcStreamSensor(LineageMixin, BaseSensorOperator):
     """
     Wait for a stream to reach a goal, and restart it if it fails until then.
 

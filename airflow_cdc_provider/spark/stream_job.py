@@ -36,14 +36,14 @@ def run_stream(
     def by_spark(task: StreamTask, following: Following) -> SparkFollower:
         return SparkFollower(job, spark(), task, following)
 
-    def by_turns(task: StreamTask, following: Following) -> _Turns:
-        return _Turns(job, task, following, by_spark)
+    def by_turns(task: StreamTask, following: Following) -> _AlternatingFollower:
+        return _AlternatingFollower(job, task, following, by_spark)
 
     follower = by_turns if job.spec.may_need_no_spark else by_spark
     return follow.run_stream(job, follower, back_off=back_off)
 
 
-class _Turns:
+class _AlternatingFollower:
     """Follows the log in this process while little waits, and by Spark when much does.
 
     Spark is started when it is needed first, and stays.

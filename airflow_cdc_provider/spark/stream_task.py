@@ -27,7 +27,7 @@ from airflow_cdc_provider.columns.arrow_arrays import binaries_of, mask_of, text
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.sink_port import ChangeSink
 from airflow_cdc_provider.columns.source_port import TailReader
-from airflow_cdc_provider.core.codec import dumps, quiet_log_to_json
+from airflow_cdc_provider.core.codec import dumps, idle_range_to_json
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
@@ -160,7 +160,7 @@ def apply_changes(
             changes += committed.changes if committed is not None else 0
         is_whole = True
         log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
-        told = {"quiet": quiet_log_to_json(sink.quiet), "coming": [str(table) for table in coming]}
+        told = {"quiet": idle_range_to_json(sink.quiet), "coming": [str(table) for table in coming]}
         yield _applied_row(APPLIED, {"changes": changes, **told})
     except CdcError as error:
         yield _applied_row(ERROR, error.to_json())

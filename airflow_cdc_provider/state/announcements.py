@@ -80,7 +80,7 @@ class AnnouncementStore(FencedStore):
             moved = connection.execute(update(notes).where(*mine, is_same).values(values))
         return moved.rowcount == 1
 
-    def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
+    def store_announced(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
         """Store what is announced of these tables, in place of what was announced before."""
         rows = [
             {

@@ -22,7 +22,7 @@ from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
 NO_STORE = "there is no state store yet"
 
 
-def look_at_store(dsn: str) -> SqlStateStore:
+def open_read_only(dsn: str) -> SqlStateStore:
     """Open the store to read it; where none exists, return an empty one."""
     return open_store(dsn, LOOK_S) if store_exists(dsn, LOOK_S) else empty_store()
 

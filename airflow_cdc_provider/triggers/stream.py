@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.records import NoteKind, Outage, PipelineState, StreamState
 from airflow_cdc_provider.core.stored_error import StoredError
-from airflow_cdc_provider.core.table_picks import tells_of_table
+from airflow_cdc_provider.core.table_picks import is_new_table_event
 from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.hooks.notify import watch_of_trigger
 from airflow_cdc_provider.state.dsn import open_engine
@@ -293,7 +293,7 @@ def _look(reader: SqlStateReader, name: PipelineName) -> Look:
 def _came(reader: SqlStateReader, name: PipelineName) -> Iterator[int]:
     """Yield the times at which new tables were recorded."""
     for event in reader.events(name, _LATEST_EVENTS):
-        if tells_of_table(event.text):
+        if is_new_table_event(event.text):
             yield event.at_us
 
 

@@ -38,7 +38,7 @@ from airflow_cdc_provider.operators.steps import (
     CdcPreflightOperator,
 )
 from airflow_cdc_provider.operators.verify import CdcVerifyOperator
-from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
+from airflow_cdc_provider.pipeline.steps.table_announcements import TableAnnouncement
 from airflow_cdc_provider.sensors.changes import CdcChangesSensor
 from airflow_cdc_provider.sensors.requests import CdcRequestSensor
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
@@ -186,7 +186,7 @@ def test_who_sends_asset_events_tells_how_much_was_changed_and_up_to_where(
     operator: Callable[..., Any], path: str
 ) -> None:
     task = opened(operator(task_id="step", pipeline=path))
-    task._news = (TableNews(ORDERS, TableId("dr_shop", "orders"), at(700), 12, 5),)
+    task._news = (TableAnnouncement(ORDERS, TableId("dr_shop", "orders"), at(700), 12, 5),)
     outputs = {each["name"]: each for each in told(task)["outputs"]}
     assert facet(outputs["dr_shop.orders"], "outputStatistics") == {"rowCount": 7}
     assert facet(outputs["dr_shop.orders"], "version") == {"datasetVersion": str(at(700))}
@@ -195,7 +195,7 @@ def test_who_sends_asset_events_tells_how_much_was_changed_and_up_to_where(
 
 def test_a_table_that_is_consistent_for_the_first_time_has_no_count(path: str) -> None:
     task: Any = opened(CdcFinishOperator(task_id="finish", pipeline=path))
-    task._news = (TableNews(ORDERS, TableId("dr_shop", "orders"), at(700), 12, None),)
+    task._news = (TableAnnouncement(ORDERS, TableId("dr_shop", "orders"), at(700), 12, None),)
     outputs = {each["name"]: each for each in told(task)["outputs"]}
     assert facet(outputs["dr_shop.orders"], "outputStatistics") is None
 
@@ -349,7 +349,7 @@ def test_an_event_of_two_thousand_wide_tables_stays_below_a_mebibyte(
     store.start_plan(SHOP, state.generation, "another", plans)
     task: Any = opened(CdcFinishOperator(task_id="finish", pipeline=path))
     task._news = tuple(
-        TableNews(each.schema.table, each.sink_table, at(900), 5, 2) for each in plans[:50]
+        TableAnnouncement(each.schema.table, each.sink_table, at(900), 5, 2) for each in plans[:50]
     )
     form = told(task)
     assert MOST_BYTES // 2 < len(json.dumps(form)) < MOST_BYTES

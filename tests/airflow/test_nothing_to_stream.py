@@ -16,7 +16,7 @@ from airflow_cdc_provider.operators.jobs import (
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.small_work import JobHere
+from airflow_cdc_provider.pipeline.steps.small_work import InProcessJob
 from tests.airflow.idle_runs import without_spark
 from tests.pipeline.test_nothing_to_stream import shop
 from tests.pipeline.without_spark import NO_SPARK, handed_off
@@ -79,7 +79,7 @@ def test_a_stream_task_that_is_killed_ends_what_it_does_itself(
     shop.at_source("UPDATE orders SET note = 'changed' WHERE id = 1")
     task = CdcStreamOperator(task_id="stream", pipeline=str(shop.path), mode="bounded")
     asked = list[float]()
-    monkeypatch.setattr(JobHere, "stop", lambda _, patience_s: asked.append(patience_s))
+    monkeypatch.setattr(InProcessJob, "stop", lambda _, patience_s: asked.append(patience_s))
     task.execute(context)
     task.on_kill()
     assert asked == [KILL_PATIENCE_S]

@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.jobspec import (
 )
 from airflow_cdc_provider.hooks.dsn import fields_of
 from airflow_cdc_provider.hooks.spark_order import Deployment, SubmitOrder, require_possible
-from airflow_cdc_provider.hooks.spark_submit import Carried, SubmitByProvider, launcher_of
+from airflow_cdc_provider.hooks.spark_submit import DriverFiles, SubmitByProvider, launcher_of
 from airflow_cdc_provider.hooks.spark_submitter import OrderedHook
 from airflow_cdc_provider.pipeline.steps import job_files
 from airflow_cdc_provider.pipeline.steps.job_files import make_job_files
@@ -47,7 +47,7 @@ MAIN = "airflow_cdc_provider/spark/main.py"
 
 def order_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], **connection: Any
-) -> tuple[SubmitOrder, Carried]:
+) -> tuple[SubmitOrder, DriverFiles]:
     """Give what would be ordered of the process that submits."""
     form = {"conn_type": "spark", **connection}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(form))
@@ -58,7 +58,7 @@ def order_of(
     files, output = make_job_files(tmp_path / "jobs", SPEC)
     output.close()
     deployment = Deployment.of(master, launcher.extra, conf)
-    carried = Carried(files.log)
+    carried = DriverFiles(files.log)
     options = SparkOptions(master, conf)
     order = launcher.order(SPEC, options, deployment, files, carried.what(deployment, DSNS))
     assert SubmitOrder.from_json(order.to_json()) == order
@@ -228,7 +228,7 @@ def test_without_the_provider_a_connection_that_asks_for_more_than_a_master_is_r
 
 def test_a_file_of_dsns_whose_starter_was_killed_goes_with_the_next_job(tmp_path: Path) -> None:
     files, output = make_job_files(tmp_path / "jobs", SPEC)
-    left = Carried(files.log).servers(DSNS)
+    left = DriverFiles(files.log).servers(DSNS)
     job_files._remove_old(left.parent)
     assert left.exists()  # its submitter may not have read it yet
     output.close()

@@ -240,7 +240,7 @@ class World:
             (self.sink.stopped,) = stopped_in(stream, {TABLE})
             self.sink.stream = stream.with_tables({}, {TABLE})
 
-    def bring_further(self, transactions: int) -> None:
+    def catch_up_isolated(self, transactions: int) -> None:
         """Apply some whole transactions to the stopped table alone."""
         if self.sink.stopped is not None:
             self.sink.stopped = self._applied(self.sink.stopped, self.sink.rows, transactions)
@@ -288,7 +288,7 @@ class World:
         while not self.all_read:
             for number in range(len(self.readers)):
                 self.step_reader(number)
-        self.bring_further(len(self.source.log) + 1)
+        self.catch_up_isolated(len(self.source.log) + 1)
         self.rejoin()
         self.step_stream(len(self.source.log) + 1)
 

@@ -78,7 +78,7 @@ def stop_or_return(world: World, action: str, argument: object) -> None:
         case "stop", None:
             world.stop_table()
         case "further", int(count):
-            world.bring_further(count)
+            world.catch_up_isolated(count)
         case "rejoin", None:
             world.rejoin()
         case _:

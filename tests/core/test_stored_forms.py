@@ -63,8 +63,8 @@ def test_a_stream_split_of_the_first_release_is_read_whether_packed_or_not() -> 
 
 
 def test_quiet_log_of_the_first_release_is_written_again_byte_by_byte() -> None:
-    quiet = codec.quiet_log_from_json(json.loads(STORED["quiet"]))
-    assert codec.dumps(codec.quiet_log_to_json(quiet)) == STORED["quiet"]
+    quiet = codec.idle_range_from_json(json.loads(STORED["quiet"]))
+    assert codec.dumps(codec.idle_range_to_json(quiet)) == STORED["quiet"]
 
 
 def test_a_change_logs_manifest_of_the_first_release_moves_its_stream() -> None:

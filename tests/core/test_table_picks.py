@@ -7,7 +7,7 @@ import pytest
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.table_patterns import TablePattern
-from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks, came, tells_of_table
+from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks, came, is_new_table_event
 
 PICKS = TablePicks(("shop.*", "in[v].a*c", "x..y.t"), ("shop.tmp_*",))
 
@@ -34,5 +34,5 @@ def test_they_travel_with_a_job() -> None:
 
 
 def test_what_is_told_is_known_again() -> None:
-    assert tells_of_table(came(TableId("shop", "orders")))
-    assert not tells_of_table("shop.orders will be read beside the stream")
+    assert is_new_table_event(came(TableId("shop", "orders")))
+    assert not is_new_table_event("shop.orders will be read beside the stream")

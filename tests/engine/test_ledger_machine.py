@@ -381,7 +381,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.stopped)
     @rule(data=st.data(), count=st.integers(1, 4))
-    def bring_further(self, data: st.DataObject, count: int) -> None:
+    def catch_up_isolated(self, data: st.DataObject, count: int) -> None:
         """The writer of an isolated table applies what comes next."""
         table = data.draw(st.sampled_from(sorted(self.model.stopped)))
         found = self.state.stopped_table(table)

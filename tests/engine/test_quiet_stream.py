@@ -15,7 +15,7 @@ import pytest
 
 from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.columns.source_port import LogReading
-from airflow_cdc_provider.core.codec import quiet_log_from_json
+from airflow_cdc_provider.core.codec import idle_range_from_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, PositionWentBackError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -74,7 +74,7 @@ class Loop:
         body = json.loads(told["body"])
         if told["kind"] == ERROR:
             raise CdcError.from_json(body)
-        self.quiet = quiet_log_from_json(body["quiet"])
+        self.quiet = idle_range_from_json(body["quiet"])
 
     def run_until_idle(self) -> None:
         """Run until what was committed last is read, too."""

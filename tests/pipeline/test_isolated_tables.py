@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
-from airflow_cdc_provider.engine.stream.isolated_tables import StoppedTables
+from airflow_cdc_provider.engine.stream.isolated_tables import TableIsolation
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
@@ -207,7 +207,7 @@ class TestMySql(Stops):
             change(shop, "others", [f"INSERT INTO others VALUES ({number})"])
             with monkeypatch.context() as killed:
                 if number in {3, 6}:  # the change was begun, and is in the ledger
-                    killed.setattr(StoppedTables, "stop", _killed)
+                    killed.setattr(TableIsolation, "stop", _killed)
                     killed.setattr(Ledger, "stop_tables", _killed)
                     with pytest.raises(KeyboardInterrupt):
                         catch_up(shop)

@@ -31,7 +31,7 @@ from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions, stream_spec
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.small_work import JobHere, done_here
+from airflow_cdc_provider.pipeline.steps.small_work import InProcessJob, done_here
 from airflow_cdc_provider.pipeline.steps.start_jobs import (
     catch_up,
     snapshot,
@@ -246,13 +246,13 @@ def test_a_pause_ends_it_behind_the_transaction_it_is_at(
     run = begun(shop)
     for change in CHANGES:
         shop.at_source(change)
-    with locked(shop, "WHERE id = 1") as let_go:
+    with locked(shop, "WHERE id = 1") as finish_removal:
         job = start_catching_up(run, options(shop))
-        assert isinstance(job, JobHere)
+        assert isinstance(job, InProcessJob)
         wait_until(lambda: waits_at_sink(shop))
         run.store.want(run.name, Wanted.STOP)
         wait_until(lambda: "asked to stop" in caplog.text)
-        let_go()
+        finish_removal()
         ended = job.wait()
     assert (ended.outcome, ended.result["changes"]) == ("stopped", 2)
     notes = notes_at_sink(shop)
@@ -264,15 +264,15 @@ def test_a_pause_ends_it_behind_the_transaction_it_is_at(
 def test_who_waits_and_is_interrupted_stops_it(shop: Shop) -> None:
     run = begun(shop)
     shop.at_source(CHANGES[1])
-    with locked(shop, "WHERE id = 1") as let_go:
+    with locked(shop, "WHERE id = 1") as finish_removal:
 
         def interrupt() -> None:
             if waits_at_sink(shop):
-                let_go()
+                finish_removal()
                 raise KeyboardInterrupt
 
         job = start_catching_up(run, options(shop))
-        assert isinstance(job, JobHere)
+        assert isinstance(job, InProcessJob)
         with pytest.raises(KeyboardInterrupt):
             job.wait(on_tick=interrupt, every_s=0.05)
     state = run.store.ensure(run.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 from airflow_cdc_provider.pipeline.run import Run, give_back
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
-from airflow_cdc_provider.pipeline.steps.table_announcements import note_told, table_news
+from airflow_cdc_provider.pipeline.steps.table_announcements import store_announced, table_news
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import shop
 from tests.pipeline.without_spark import handed_off
@@ -29,7 +29,7 @@ def test_a_table_is_news_when_it_is_consistent_and_then_when_its_rows_change(sho
     run = handed_off(shop)
     caught_up(shop, run)
     assert news_of(run, "monday") == {"orders": None, "customers": None}
-    note_told(run, table_news(run, "monday"), "monday")
+    store_announced(run, table_news(run, "monday"), "monday")
     assert news_of(run, "monday") == {"orders": None, "customers": None}  # a try of the same
     assert news_of(run, "tuesday") == {}
 
@@ -41,7 +41,7 @@ def test_a_table_is_news_when_it_is_consistent_and_then_when_its_rows_change(sho
     stream = run.store.stream(run.name)
     assert stream is not None
     assert told.position == stream.position
-    note_told(run, [told], "tuesday")
+    store_announced(run, [told], "tuesday")
     assert news_of(run, "wednesday") == {}
 
 
@@ -51,7 +51,7 @@ def test_a_table_that_is_read_anew_is_news_though_its_count_began_anew(shop: Sho
     caught_up(shop, run)
     (told,) = table_news(run, "monday")
     assert told.total == 3
-    note_told(run, [told], "monday")
+    store_announced(run, [told], "monday")
     mine = f"pipeline = '{run.name}'"
     shop.sink.execute(f"UPDATE airflow_cdc.changed_table SET changes = 1 WHERE {mine}")
     assert news_of(run, "tuesday") == {"orders": None}

@@ -126,7 +126,7 @@ def test_a_pattern_with_a_star_may_fit_nothing_yet_unless_tables_that_come_are_o
     mysql_server: SqlServer, database: str, tables: str, route: str, where: str, pattern: str
 ) -> None:
     tables, route, pattern = (text.replace("DB", database) for text in (tables, route, pattern))
-    waiting = captured(mysql_server, loaded(tables, route)).fit_nothing
+    waiting = captured(mysql_server, loaded(tables, route)).waiting_patterns
     assert (where, pattern) in {(each.where, each.pattern) for each in waiting}
     text = FILE.format(tables=tables, route=route, settings="")
     told = parse_pipeline(text.replace("sink:", "  new_tables: tell\nsink:", 1))
@@ -166,7 +166,7 @@ def test_patterns_take_up_neither_a_ledger_nor_the_servers_own_tables(
 ) -> None:
     patterns = f'"{beside_a_ledger}.*", "airflow*.*", "*l_cdc.*", "*ys.*", "m*sql.*", "*_schema.*"'
     seen = captured(shop.sink, loaded(patterns))
-    assert "airflow*.*" in {each.pattern for each in seen.fit_nothing}
+    assert "airflow*.*" in {each.pattern for each in seen.waiting_patterns}
     assert beside_a_ledger in {plan.schema.table.database for plan in seen.plans}
     with closing(connect(Endpoint.parse(shop.sink.dsn()), purpose="test")) as connection:
         picked = picked_tables(connection, read_capabilities(connection), [TablePattern("*", "*")])

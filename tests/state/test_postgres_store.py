@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.state import read_only_store
-from airflow_cdc_provider.state.read_only_store import look_at_store, open_present
+from airflow_cdc_provider.state.read_only_store import open_present, open_read_only
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.behaviours.request_behaviours import RequestStoreBehaviour
 from tests.behaviours.sample_behaviours import SampleBehaviour
@@ -88,7 +88,7 @@ def test_processes_that_open_a_new_store_at_once_migrate_it_once_and_take_over_i
 def test_looking_at_a_server_makes_no_tables(
     dsn: str, postgres_server: SqlDatabase, postgres_database: str
 ) -> None:
-    look_at_store(dsn).close()
+    open_read_only(dsn).close()
     assert postgres_server.execute(TABLES, postgres_database) == []
 
 
@@ -116,7 +116,7 @@ def test_a_pipeline_runs_to_its_consistent_point_with_its_state_there(shop: Shop
     run_until_caught_up(shop.run("another"), SparkOptions(NO_SPARK))
     asked = "SELECT * FROM orders ORDER BY id"
     assert shop.sink_rows(asked) == [(1, "one", 10), (2, "two", 20), (3, "more", 30)]
-    with closing(look_at_store(dsn)) as seen:
+    with closing(open_read_only(dsn)) as seen:
         state = seen.pipeline(shop.run().name)
     assert state is not None
     assert state.phase is Phase.STOPPED  # a bounded run has caught up

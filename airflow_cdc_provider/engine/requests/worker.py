@@ -298,7 +298,7 @@ class RequestWorker:
                 failing_s = time.monotonic() - since
                 if self._back_off.is_over(failing_s):
                     raise
-                seen = self._job.servers.secrets.scrub(error.in_passing())
+                seen = self._job.servers.secrets.scrub(error.short_message())
                 text = f"is tried again ({self._back_off.told(failures, failing_s)}): {seen}"
                 log.warning("request %s %s", resync.request.request_id, text)
                 resync.wait(text, self._back_off.wait_s(failures))

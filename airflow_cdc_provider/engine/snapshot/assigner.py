@@ -183,7 +183,7 @@ class SplitAssigner:
         """
         self.queue.fail_table(table, error)
         if self._begins_again and isinstance(error, TableChangedError):
-            seen = error.in_passing()
+            seen = error.short_message()
             log.warning("table begins again: table=%s at=%s seen=%s", table, at, seen)
             self.set_aside(table)
             return

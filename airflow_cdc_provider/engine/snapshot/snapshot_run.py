@@ -72,10 +72,10 @@ def run_snapshot(job: Job, readers: Readers, *, back_off: BackOff | None = None)
     """Read every split that is not finished, until all are, or until asked to stop."""
     started = time.monotonic()
     while True:
-        assigner, is_again = _own_and_read(job, readers, back_off)
+        assigner, begins_again = _own_and_read(job, readers, back_off)
         if assigner.queue.stopped_by is not None:
             raise assigner.queue.stopped_by
-        if not is_again:
+        if not begins_again:
             if job.sink().abilities.begins_tables_again:
                 _set_changed_aside(job, assigner)
             _raise_failures(job, assigner)

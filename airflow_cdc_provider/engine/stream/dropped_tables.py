@@ -63,7 +63,7 @@ def _taken_by(effect: StatementEffect, table: TableId) -> ChangeKind | None:
     return ChangeKind.DROP_TABLE if is_named or effect.names(table) else None
 
 
-def let_go(
+def finish_removal(
     store: StateStore, sink: Sink, ledger: SinkLedger, generation: int, change: SchemaChange
 ) -> StreamSplit:
     """Finish removing a table. Its change stays open until the last step."""

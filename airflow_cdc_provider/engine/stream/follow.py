@@ -46,8 +46,8 @@ from airflow_cdc_provider.engine.requests.worker import RequestWorker
 from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.server_looks import watched_servers
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
-from airflow_cdc_provider.engine.stream.isolated_tables import StoppedTables, require_none_stopped
-from airflow_cdc_provider.engine.stream.new_tables import tell_coming
+from airflow_cdc_provider.engine.stream.isolated_tables import TableIsolation, require_none_stopped
+from airflow_cdc_provider.engine.stream.new_tables import announce_new_tables
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
 from airflow_cdc_provider.engine.stream.sink_drift import TableLooks
@@ -92,7 +92,7 @@ def run_stream(
         back_off = FOR_A_DAY
     following = Following(carries_out=carries_out)
     _own_and_follow(job, following, follower, back_off)
-    while following.is_again:
+    while following.begins_again:
         following = following.again()
         _own_and_follow(job, following, follower, back_off)
     if job.spec.stream_mode is StreamMode.BOUNDED and not following.ending.is_set():
@@ -191,7 +191,7 @@ def _leave(job: Job) -> None:
 def _requests(job: Job, following: Following) -> AbstractContextManager[object]:
     """Return the worker that carries out requests beside the stream, if the run has one."""
     if job.spec.stream_mode is StreamMode.CONTINUOUS:
-        return RequestWorker(job, following, first=StoppedTables(job, following).bring_further)
+        return RequestWorker(job, following, first=TableIsolation(job, following).catch_up_isolated)
     if not following.carries_out:
         return nullcontext()
 
@@ -244,13 +244,13 @@ class _Tries:
                     raise
                 self._retries.wait("stream restarts from the ledger", error, failures)
             except CdcError as error:
-                self._leave_alone(error)
+                self._isolate(error)
         if self._following.fenced is not None:
             raise self._following.fenced
 
-    def _leave_alone(self, error: CdcError) -> None:
+    def _isolate(self, error: CdcError) -> None:
         """Isolate the tables that an error concerns and restart; raise any other error."""
-        if not StoppedTables(self._job, self._following).stop(error):
+        if not TableIsolation(self._job, self._following).stop(error):
             raise error
         self._following.begin_again()
 
@@ -302,7 +302,7 @@ def _finish_changes(job: Job, following: Following, ledger: SinkLedger) -> None:
         try:
             finish_changes(job.store, job.sink(), ledger, spec.pipeline, spec.generation)
         except CdcError as error:
-            if not StoppedTables(job, following).stop(error):
+            if not TableIsolation(job, following).stop(error):
                 raise
         else:
             return
@@ -316,12 +316,12 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
         _finish_changes(job, following, ledger)
-        StoppedTables(job, following).heed(ledger)
+        TableIsolation(job, following).heed(ledger)
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)
     ask_for_unread(job.store, spec.pipeline, spec.generation, split, by="stream")
-    following.on_coming = partial(tell_coming, job)
+    following.on_new_tables = partial(announce_new_tables, job)
     following.tables = frozenset(progress.table for progress in split.tables)
     for table in split.passed(split.start).inconsistent:
         job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CATCHING_UP)

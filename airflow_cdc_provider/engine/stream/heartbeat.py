@@ -34,7 +34,7 @@ from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.looker import Looker
+from airflow_cdc_provider.engine.looker import ServerQuery
 from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.engine.server_looks import (
     SILENT_S,
@@ -153,7 +153,7 @@ class Heartbeat:
         """Note which server does not answer, and whether the stream goes on after an outage."""
         if isinstance(self._sink_look.error, FencedError):
             raise self._sink_look.error
-        looks: dict[Part, Looker[Any]] = {
+        looks: dict[Part, ServerQuery[Any]] = {
             Part.SINK: self._sink_look,
             Part.SOURCE: self._source_look,
         }

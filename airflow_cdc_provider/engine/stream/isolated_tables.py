@@ -55,7 +55,7 @@ _NONE_LEFT = "no table would be left in the stream: `pause` the pipeline instead
 _OF_THE_SINK = (RowRefusedError, SinkTableChangedError)
 
 
-class StoppedTables:
+class TableIsolation:
     """Isolates tables from one stream job, and brings them back."""
 
     def __init__(self, job: Job, following: Following) -> None:
@@ -120,7 +120,7 @@ class StoppedTables:
             self._job.store.mark_table(self._name, self._generation, each.table, phase, each.error)
         self._answer({each.table for each in left}, failed)
 
-    def bring_further(self) -> None:
+    def catch_up_isolated(self) -> None:
         """Apply the log to tables that come back, beside the stream, which then takes them in."""
         tables = self._following.coming_back - self._following.caught_up
         if not tables:

@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.table_picks import came
 from airflow_cdc_provider.engine.job import Job
 
 
-def tell_coming(job: Job, tables: Sequence[TableId]) -> None:
+def announce_new_tables(job: Job, tables: Sequence[TableId]) -> None:
     """Record an event for each new source table that the file picks and the plan lacks."""
     planned = {plan.schema.table for plan in job.plans()}
     with suppress(CdcError):  # they are looked for now and then, too

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
-from airflow_cdc_provider.engine.stream.dropped_tables import let_go
+from airflow_cdc_provider.engine.stream.dropped_tables import finish_removal
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def _finish(
     table, phase = change.table, TablePhase.CONSISTENT
     if change.leaves:
         _give_up(store, name, table, kinds=frozenset(RequestKind))
-        return let_go(store, sink, ledger, generation, change)
+        return finish_removal(store, sink, ledger, generation, change)
     with closing(sink.open_tables()) as tables, only_of(table):
         tables.change(change)
     if change.rereads:

@@ -296,7 +296,7 @@ class SchemaChanges:
         """
         if len(said.named) < 2:
             return None
-        between = self._definitions.behind_first(plan.schema, now, said.named)
+        between = self._definitions.after_first(plan.schema, now, said.named)
         if between is None:
             return None
         alone = self._followed(stream, plan, said.first, between, stopped_by)

@@ -317,10 +317,10 @@ def _refused(
     """Return the error of a statement that may not be passed, with the command that skips it."""
     if not others_flow:
         way = f"`skip` with --at {barrier.point.name} goes past it and reads the tables again"
-        return refusal.advising(f"{refusal.remedy}; {way}")
+        return refusal.with_remedy(f"{refusal.remedy}; {way}")
     names = " ".join(f"--table {table}" for table in tables)
     way = f"`resume` with {names} reads it again"
-    return refusal.advising(f"{refusal.remedy}; {way}").about(*tables)
+    return refusal.with_remedy(f"{refusal.remedy}; {way}").about(*tables)
 
 
 def _key_names(changes: TableChanges, progress: TableProgress) -> Sequence[str]:

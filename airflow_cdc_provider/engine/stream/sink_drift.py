@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
-from airflow_cdc_provider.engine.stream.isolated_tables import StoppedTables
+from airflow_cdc_provider.engine.stream.isolated_tables import TableIsolation
 from airflow_cdc_provider.engine.stream.stream_control import Following
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class TableLooks:
             try:
                 self.look()
             except SinkTableChangedError as found:
-                if StoppedTables(self._job, self._following).stop(found):
+                if TableIsolation(self._job, self._following).stop(found):
                     self._following.begin_again()
                 else:
                     self._found = found

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from airflow_cdc_provider.core.codec import quiet_log_from_json
+from airflow_cdc_provider.core.codec import idle_range_from_json
 from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
@@ -32,7 +32,7 @@ class Following:
     """Where a bounded run ends."""
     ending: threading.Event = field(default_factory=threading.Event)
     """Set when asked to stop, to begin again, or when fenced."""
-    is_again: bool = False
+    begins_again: bool = False
     """To begin again, from the ledger and with what the state store then knows of the tables."""
     changing: threading.RLock = field(default_factory=threading.RLock)
     """Held while a table's definition is changed, and while rows that were read again join."""
@@ -47,7 +47,7 @@ class Following:
     """Those of them that have come to the end of the log."""
     stopped: tuple[StoppedTable, ...] = ()
     """Tables that the stream leaves alone, when the ledger was last read."""
-    on_coming: Callable[[Sequence[TableId]], None] = lambda _: None
+    on_new_tables: Callable[[Sequence[TableId]], None] = lambda _: None
     """Hears the names of tables that came at the source, captured ones too."""
     before: StreamCounts | None = None
     """What earlier runs had committed; None until this one has begun."""
@@ -63,7 +63,7 @@ class Following:
 
     def begin_again(self) -> None:
         """Ask the stream to end and to be opened again."""
-        self.is_again = True
+        self.begins_again = True
         self.ending.set()
 
     def again(self) -> Following:
@@ -109,7 +109,7 @@ class Following:
                 self.error = CdcError.from_json(form)
                 raise self.error
             self.note_applied(
-                quiet_log_from_json(form["quiet"]), tuple(map(TableId.parse, form["coming"]))
+                idle_range_from_json(form["quiet"]), tuple(map(TableId.parse, form["coming"]))
             )
             changes += form["changes"]
         return changes
@@ -118,4 +118,4 @@ class Following:
         """Take in the idle log read by now, and the tables that the log says were created."""
         self.passed_over.log = quiet
         if coming:
-            self.on_coming(coming)
+            self.on_new_tables(coming)

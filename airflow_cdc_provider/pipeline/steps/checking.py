@@ -38,8 +38,8 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     follows_file,
     require_unchanged,
 )
-from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, noting_try
-from airflow_cdc_provider.pipeline.steps.look_again import until_still
+from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, recording_attempt
+from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
 from airflow_cdc_provider.pipeline.steps.shared_ids import is_new, shared_ids
 from airflow_cdc_provider.pipeline.steps.sink import (
@@ -50,7 +50,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
 )
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
-    FitsNothing,
+    WaitingPattern,
     captured_tables,
     require_separate,
     shared_targets,
@@ -128,7 +128,7 @@ def check(run: Run) -> CheckReport:
     _, wrong = find_receivers(run.model.notify, run.connections)
     if wrong:
         raise run.loaded.refusal(*wrong)
-    return until_still(lambda: _checked(run))
+    return retry_while_schema_moves(lambda: _checked(run))
 
 
 def _checked(run: Run) -> CheckReport:
@@ -146,7 +146,7 @@ def _checked(run: Run) -> CheckReport:
         require_separate(run.loaded, planned.plans)
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _stopped(stopped.values())
-        found += _waiting(captured.fit_nothing)
+        found += _waiting(captured.waiting_patterns)
         found += shared_ids(run)
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += _backfills(run, captured.plans)
@@ -190,7 +190,7 @@ def require_fit(run: Run) -> CheckReport:
 
 def kept_check(run: Run) -> CheckReport:
     """Check the pipeline, and store the findings or the error for those who look later."""
-    with noting_try(run, PREFLIGHT):
+    with recording_attempt(run, PREFLIGHT):
         report = check(run)
     keep_findings(run, report)
     try:
@@ -301,7 +301,7 @@ def _if_reset(findings: Iterable[Finding], found: Collection[Finding]) -> Iterat
             yield replace(finding, level=Level.WARN, why=why)
 
 
-def _waiting(patterns: Iterable[FitsNothing]) -> Iterator[Finding]:
+def _waiting(patterns: Iterable[WaitingPattern]) -> Iterator[Finding]:
     """Yield a warning for each pattern that fits no table yet."""
     for each in patterns:
         yield Finding(

@@ -28,7 +28,7 @@ from airflow_cdc_provider.pipeline.steps.finishing import (
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import UNREACHABLE, JobEnd, SparkOptions
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
-from airflow_cdc_provider.pipeline.steps.new_table_watch import LaterTables
+from airflow_cdc_provider.pipeline.steps.new_table_watch import NewTableWatch
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream
@@ -171,7 +171,7 @@ def _stream(work: _Work) -> JobEnd | Run:
 
     Or reset. The run has the file as it was when that was found.
     """
-    finisher, later = _Finisher(work.run), LaterTables(work.run)
+    finisher, later = _Finisher(work.run), NewTableWatch(work.run)
 
     def on_tick() -> None:
         work.watcher.on_tick()

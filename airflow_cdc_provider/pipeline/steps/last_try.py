@@ -25,7 +25,7 @@ _OF_OTHERS = (LeaseHeldError, FencedError, StateMovedError, PausedError)
 
 
 @contextmanager
-def noting_try(run: Run, step: str) -> Iterator[None]:
+def recording_attempt(run: Run, step: str) -> Iterator[None]:
     """Store the error with which a step ends; after success clear the stored error."""
     try:
         yield

@@ -17,7 +17,7 @@ PATIENCE = BackOff(first_s=0.1, longest_s=2.0, give_up_s=20.0)
 """A table that several statements change, one after the other, stands still within seconds."""
 
 
-def until_still(look: Callable[[], T], patience: BackOff | None = None) -> T:
+def retry_while_schema_moves(look: Callable[[], T], patience: BackOff | None = None) -> T:
     """Repeat `look` while it raises `SchemaMovedError`, for some seconds at most.
 
     Default of `patience` is `PATIENCE`.

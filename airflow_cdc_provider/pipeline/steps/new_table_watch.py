@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import Request
-from airflow_cdc_provider.core.table_picks import tells_of_table
+from airflow_cdc_provider.core.table_picks import is_new_table_event
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import wanted_tables
@@ -38,7 +38,7 @@ LOOK_EVERY_S = 60.0
 _LATEST_EVENTS = 20
 
 
-class LaterTables:
+class NewTableWatch:
     """Checks during a stream whether requests or new tables need a plan step."""
 
     def __init__(self, run: Run, every_s: float | None = None) -> None:
@@ -73,7 +73,7 @@ class LaterTables:
     def _hears(self) -> bool:
         """Tell whether the stream has recorded a new table since the last call."""
         latest = self.run.store.events(self.run.name, _LATEST_EVENTS)
-        told = [event.at_us for event in latest if tells_of_table(event.text)]
+        told = [event.at_us for event in latest if is_new_table_event(event.text)]
         before, self._heard_us = self._heard_us, max([self._heard_us, *told])
         return self._heard_us > before
 

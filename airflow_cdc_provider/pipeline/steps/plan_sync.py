@@ -29,7 +29,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, follows_file, picked_anew
-from airflow_cdc_provider.pipeline.steps.look_again import until_still
+from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
 from airflow_cdc_provider.pipeline.steps.table_membership import (
     CatchUp,
@@ -53,7 +53,7 @@ class Followed:
 def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -> Followed:
     """Add and remove tables as the file or the source changed since the plan was made."""
     looks = chain([captured], iter(lambda: captured_tables(run), None))
-    gone, wanted = dropped(run), until_still(lambda: wanted_tables(run, next(looks)))
+    gone, wanted = dropped(run), retry_while_schema_moves(lambda: wanted_tables(run, next(looks)))
     if not (gone or wanted) or not _streams_this_plan(run):
         return Followed()
     lines = []

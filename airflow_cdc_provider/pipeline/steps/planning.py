@@ -44,7 +44,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     picked_anew,
     require_unchanged,
 )
-from airflow_cdc_provider.pipeline.steps.last_try import PLAN, noting_try
+from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
@@ -142,7 +142,7 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
     that.
     """
     require_not_ended(run)
-    with noting_try(run, PLAN):
+    with recording_attempt(run, PLAN):
         told = carry_out_table_requests(run, reach=reach)
         require_not_ended(run)  # unless what was asked has mended it
         found = _planned(run, reach)

@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_copyable
-from airflow_cdc_provider.pipeline.steps.look_again import until_still
+from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import captured_tables, require_keys
 
@@ -119,7 +119,7 @@ def _definitions(
                 remedy="`run` again when the change is done",
             )
 
-        return until_still(look)
+        return retry_while_schema_moves(look)
 
 
 def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:

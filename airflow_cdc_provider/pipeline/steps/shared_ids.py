@@ -19,7 +19,7 @@ from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.folder import read_folder, sharing_ids
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.state.read_only_store import look_at_store
+from airflow_cdc_provider.state.read_only_store import open_read_only
 
 
 def shared_ids(run: Run) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ def _is_new_too(run: Run, other: LoadedPipeline) -> bool:
         return same and is_new(run.store, other.model.name)
     try:
         place = default_state_of(other.model, other.path, in_airflow=False)
-        with closing(look_at_store(f"sqlite:///{place}")) as store:
+        with closing(open_read_only(f"sqlite:///{place}")) as store:
             return is_new(store, other.model.name)
     except CdcError:
         return False

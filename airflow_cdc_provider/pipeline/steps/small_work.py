@@ -55,7 +55,7 @@ SMALL_TABLES = 50
 _ROWS_A_LOOK = 10_000
 
 
-class JobHere:
+class InProcessJob:
     """A job that a thread of this process does, without Spark."""
 
     pid: int | None = None
@@ -97,7 +97,7 @@ class JobHere:
             self._ended.set_exception(failure)
 
 
-def done_here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
+def done_here(run: Run, spec: JobSpec, options: SparkOptions) -> InProcessJob | None:
     """Start the job in this process if it has little to read, else return None."""
     if options.always:
         return None
@@ -112,10 +112,10 @@ def done_here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
         run.name,
         f"{spec.kind.value} without Spark under generation {spec.generation}: {size} to read",
     )
-    return JobHere(spec, lambda stop: _work(run, spec, stop))
+    return InProcessJob(spec, lambda stop: _work(run, spec, stop))
 
 
-def carried_out_here(run: Run, spec: JobSpec) -> JobHere | None:
+def start_requests_in_process(run: Run, spec: JobSpec) -> InProcessJob | None:
     """Start the stream job in this process if a request is open, else return None.
 
     However much log waits: requests are carried out beside a stream that this process follows.
@@ -125,7 +125,7 @@ def carried_out_here(run: Run, spec: JobSpec) -> JobHere | None:
         return None
     names = ", ".join(request.request_id for request in asked)
     run.store.tell(run.name, f"carrying out {names} under generation {spec.generation}")
-    return JobHere(spec, lambda stop: _work(run, spec, stop, carries_out=True))
+    return InProcessJob(spec, lambda stop: _work(run, spec, stop, carries_out=True))
 
 
 def _work(

@@ -29,7 +29,11 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
 from airflow_cdc_provider.pipeline.steps.nothing_to_stream import nothing_to_stream
 from airflow_cdc_provider.pipeline.steps.one_spark import StartJob
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.pipeline.steps.small_work import JobHere, carried_out_here, done_here
+from airflow_cdc_provider.pipeline.steps.small_work import (
+    InProcessJob,
+    done_here,
+    start_requests_in_process,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,9 @@ class Readiness:
     handed_off: bool
 
 
-def start_snapshot(run: Run, options: SparkOptions | None = None) -> JobProcess | JobHere | None:
+def start_snapshot(
+    run: Run, options: SparkOptions | None = None
+) -> JobProcess | InProcessJob | None:
     """Start the snapshot job; None if the pipeline is already handed off to the stream."""
     spec = _snapshot_to_do(run)
     if spec is None:
@@ -58,7 +64,7 @@ def start_stream(
 
 def start_catching_up(
     run: Run, options: SparkOptions | None = None
-) -> JobProcess | JobHere | JobEnd:
+) -> JobProcess | InProcessJob | JobEnd:
     """Start a stream job up to the log's end, or return its end if there is nothing to do."""
     to_do = _catching_up_to_do(run)
     if isinstance(to_do, JobEnd):
@@ -150,9 +156,9 @@ def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
     return spec if done is None else JobEnd.without_job(done)
 
 
-def _here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
+def _here(run: Run, spec: JobSpec, options: SparkOptions) -> InProcessJob | None:
     """Start the stream job in this process if it has requests or little log, else None."""
-    return carried_out_here(run, spec) or done_here(run, spec, options)
+    return start_requests_in_process(run, spec) or done_here(run, spec, options)
 
 
 def _make_ready(run: Run) -> Readiness:

@@ -23,7 +23,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
 
 @dataclass(frozen=True, slots=True)
-class TableNews:
+class TableAnnouncement:
     """The changes of one table to be announced to others."""
 
     table: TableId
@@ -41,7 +41,7 @@ class TableNews:
         return None if self.since is None else self.total - self.since
 
 
-def table_news(run: Run, told_by: str) -> tuple[TableNews, ...]:
+def table_news(run: Run, told_by: str) -> tuple[TableAnnouncement, ...]:
     """Return the stream's consistent tables with changes to announce."""
     with closing(open_ledger(run)) as ledger:
         counts = ledger.table_changes()  # before the stream: it may only be further than these
@@ -58,16 +58,16 @@ def table_news(run: Run, told_by: str) -> tuple[TableNews, ...]:
         since, total = _since(told.get(table), told_by), 0 if count is None else count.changes
         if since != total:
             known = since if since is not None and since <= total else None
-            news.append(TableNews(table, sinks[table], stream.start, total, known))
+            news.append(TableAnnouncement(table, sinks[table], stream.start, total, known))
     return tuple(news)
 
 
-def note_told(run: Run, news: Iterable[TableNews], told_by: str) -> None:
+def store_announced(run: Run, news: Iterable[TableAnnouncement], told_by: str) -> None:
     """Store what was announced, and by whom."""
     told = [
         AnnouncedTable(each.table, each.total, each.since, each.position, told_by) for each in news
     ]
-    run.store.note_told(run.name, told)
+    run.store.store_announced(run.name, told)
 
 
 def _sink_tables(run: Run) -> dict[TableId, TableId]:

@@ -30,7 +30,7 @@ from airflow_cdc_provider.pipeline.steps.checking import require_addable
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
-from airflow_cdc_provider.pipeline.steps.look_again import until_still
+from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
 from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
@@ -114,7 +114,7 @@ def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
 
     Refuses what cannot be. Tables may come, go and be altered meanwhile: then all is checked again.
     """
-    return until_still(lambda: _looked_at_once(run, pick))
+    return retry_while_schema_moves(lambda: _looked_at_once(run, pick))
 
 
 def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:

@@ -30,7 +30,7 @@ Found = tuple[Path, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class FitsNothing:
+class WaitingPattern:
     """A pattern with a star that fits no table yet; tables that come later are added."""
 
     where: str
@@ -49,7 +49,7 @@ class Captured:
     server_uuid: str
     """The source's identity."""
     names_fold_case: bool
-    fit_nothing: tuple[FitsNothing, ...] = ()
+    waiting_patterns: tuple[WaitingPattern, ...] = ()
     """Patterns that wait for tables to come."""
 
     def without(self, tables: Collection[TableId]) -> Captured:
@@ -102,7 +102,7 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
         *_unmatched_routes(loaded, base, fold=fold),
     ]
     may_wait = bool(base) and source.new_tables == "add" and sink.abilities.joins
-    waiting = [one for one in unmatched if isinstance(one, FitsNothing)] if may_wait else []
+    waiting = [one for one in unmatched if isinstance(one, WaitingPattern)] if may_wait else []
     found = [_as_found(loaded, one) for one in unmatched if one not in waiting]
     if found:
         raise loaded.refusal(*found)
@@ -174,7 +174,7 @@ def _unmatched_patterns(
     *,
     fold: bool,
     names: Callable[[], list[str]],
-) -> Iterator[Found | FitsNothing]:
+) -> Iterator[Found | WaitingPattern]:
     """Yield the patterns that pick no base table; `names` are the tables that the account sees."""
     for number, pattern in enumerate(patterns):
         if any(pattern.matches(fact.table, ignore_case=fold) for fact in base):
@@ -188,12 +188,12 @@ def _unmatched_patterns(
             what = f"table {pattern} does not exist, or the account may not see it"
             yield path, what, _near(pattern, names())
         else:
-            yield FitsNothing("source.tables", str(pattern), _near(pattern, names()))
+            yield WaitingPattern("source.tables", str(pattern), _near(pattern, names()))
 
 
 def _unmatched_routes(
     loaded: LoadedPipeline, base: Sequence[TableFacts], *, fold: bool
-) -> Iterator[Found | FitsNothing]:
+) -> Iterator[Found | WaitingPattern]:
     """Yield the routes that fit none of the picked tables."""
     for source, target in loaded.model.sink.route.items():
         route = Route.parse(source, target)
@@ -204,12 +204,12 @@ def _unmatched_routes(
             what = f"the route {source!r} fits none of the pipeline's tables"
             yield ("sink", "route", source), what, fix
         else:
-            yield FitsNothing("sink.route", source, fix)
+            yield WaitingPattern("sink.route", source, fix)
 
 
-def _as_found(loaded: LoadedPipeline, one: Found | FitsNothing) -> Found:
+def _as_found(loaded: LoadedPipeline, one: Found | WaitingPattern) -> Found:
     """Return the problem for a pattern or route that fits no table."""
-    if not isinstance(one, FitsNothing):
+    if not isinstance(one, WaitingPattern):
         return one
     if one.where == "sink.route":
         what = f"the route {one.pattern!r} fits none of the pipeline's tables"

@@ -42,7 +42,7 @@ from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.conditions import condition_of
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
-from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_behind_first
+from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_after_first
 from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_list, key_of, value_of
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
@@ -154,7 +154,7 @@ class MySqlSource:
 
         Return a remark on a server that took over from the one that was read.
         """
-        from airflow_cdc_provider.systems.mysql.source.errant_transactions import require_order  # noqa: PLC0415
+        from airflow_cdc_provider.systems.mysql.source.errant_transactions import require_no_errant  # noqa: PLC0415
         from airflow_cdc_provider.systems.mysql.source.log_fingerprint import (  # noqa: PLC0415
             require_known,
         )
@@ -163,7 +163,7 @@ class MySqlSource:
         ours = _positions(read, held)
         with closing(connect(self.endpoint, purpose="identity")) as connection:
             capabilities = read_capabilities(connection)
-            require_order(self.endpoint, connection, capabilities.server_uuid, ours, captured)
+            require_no_errant(self.endpoint, connection, capabilities.server_uuid, ours, captured)
             return taken_over(connection, capabilities, ours)
 
     def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
@@ -288,11 +288,11 @@ class MySqlSource:
         """Return what statements changed between two definitions of a table."""
         return difference(old, new, statements)
 
-    def behind_first(
+    def after_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> TableSchema | None:
         """Return a table's definition after the first of several statements; None if unclear."""
-        return definition_behind_first(old, new, statements)
+        return definition_after_first(old, new, statements)
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         """Return the Arrow schema of each table's changes."""

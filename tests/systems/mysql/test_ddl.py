@@ -11,8 +11,8 @@ from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
-    LaterKind,
-    later_keys,
+    DeferredKind,
+    deferred_keys,
     sink_create_statement,
 )
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import foreign_keys
@@ -79,14 +79,14 @@ def test_every_definition_has_its_like_at_the_sink(
     with sink(right) as connection:
         query(connection, sink_create_statement(schema, target, sink_flavour=flavour))
         early = read_schema(connection, target, role=Role.SINK)
-        keys = later_keys(schema, target, sink_flavour=flavour, route=route)
+        keys = deferred_keys(schema, target, sink_flavour=flavour, route=route)
         for key in keys:
             query(connection, key.statement)
         made = read_schema(connection, target, role=Role.SINK)
         (foreign,) = foreign_keys(connection, [target])
     assert early.unique_keys == ()
     assert not any(column.auto_increment for column in early.columns)
-    assert [key.kind for key in keys][-1] is LaterKind.FOREIGN
+    assert [key.kind for key in keys][-1] is DeferredKind.FOREIGN
     assert (foreign.name, foreign.referenced.table) == ("fk", "elders")
     assert made.primary_key == ("b", "r")
     assert {key.name for key in made.unique_keys} == {"u1", "u2"}
@@ -165,7 +165,9 @@ def test_a_foreign_key_to_a_table_that_is_not_copied_is_left_out(
         TableId(mysql_database, "t"),
         "id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parents (id)",
     )
-    assert later_keys(schema, TableId("x", "y"), sink_flavour="mysql", route=lambda _: None) == ()
+    assert (
+        deferred_keys(schema, TableId("x", "y"), sink_flavour="mysql", route=lambda _: None) == ()
+    )
 
 
 def test_a_definition_that_is_not_understood_is_refused() -> None:

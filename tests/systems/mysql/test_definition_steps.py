@@ -26,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
     parse_create_statement,
 )
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
-from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_behind_first
+from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_after_first
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from tests.servers.families import FAMILIES
@@ -140,7 +140,7 @@ def test_what_is_told_of_a_table_in_between_is_what_the_server_had(
                 effect = effect_of(statement, default_database=old.table.database)
                 statements.append((statement, effect))
                 between = between or definition()
-        found = definition_behind_first(old, definition(), [effect for _, effect in statements])
+        found = definition_after_first(old, definition(), [effect for _, effect in statements])
         courses += 1
         if found is not None and between is not None:
             told += 1
@@ -161,7 +161,7 @@ def test_a_key_that_goes_with_its_only_column_is_not_told_as_never_made(
     statements = ("CREATE UNIQUE INDEX u1 ON t (e)", "ALTER TABLE t DROP COLUMN e")
     assert all(does(statement) for statement in statements)
     effects = [effect_of(text, default_database=old.table.database) for text in statements]
-    assert definition_behind_first(old, definition(), effects) is None
+    assert definition_after_first(old, definition(), effects) is None
 
 
 def _facts(schema: TableSchema) -> dict[str, object]:

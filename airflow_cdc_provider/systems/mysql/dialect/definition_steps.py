@@ -47,7 +47,7 @@ class _Line:
     """The statements that gave it another definition, made it or dropped it."""
 
 
-def definition_behind_first(
+def definition_after_first(
     old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
 ) -> TableSchema | None:
     """Return a table's definition between the first of several statements and the second, or None.
@@ -57,7 +57,7 @@ def definition_behind_first(
     named the table in between. Nothing is left out of the result.
     """
     try:
-        return _Course(old, new, statements).behind_first()
+        return _Course(old, new, statements).after_first()
     except _UntoldError:
         return None
 
@@ -97,7 +97,7 @@ class _Course:
             line.new = column
         self.first = [(line, _written(line, name)) for line, name in self.first]
 
-    def behind_first(self) -> TableSchema:
+    def after_first(self) -> TableSchema:
         """Return the definition after the first statement."""
         old, new = self.old, self.new
         was = {line.old.name.casefold(): name for line, name in self.first if line.old}

@@ -18,9 +18,9 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import TokenKind, tokens
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
     MYSQL,
-    LaterKind,
+    DeferredKind,
     column_definition,
-    later_keys,
+    deferred_keys,
     nullable_definition,
 )
 
@@ -46,13 +46,13 @@ def unique_key_statements(
     def nowhere(_table: TableId) -> None:
         """Route no foreign key."""
 
-    keys = later_keys(
+    keys = deferred_keys(
         change.after.schema, change.after.sink_table, sink_flavour=sink_flavour, route=nowhere
     )
     return tuple(
         key.statement
         for key in keys
-        if key.kind is LaterKind.UNIQUE
+        if key.kind is DeferredKind.UNIQUE
         and key.name in change.difference.unique_added
         and key.name.lower() not in present
     )

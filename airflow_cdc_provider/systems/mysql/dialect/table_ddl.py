@@ -2,7 +2,7 @@
 
 What makes a row what it is stays: columns in their order with types, charsets and collations,
 the primary key, generated and invisible columns, checks. Plain indexes stay too. What would
-refuse or slow rows that arrive out of order comes after the consistent point, by `later_keys`:
+refuse or slow rows that arrive out of order comes after the consistent point, by `deferred_keys`:
 secondary unique keys and foreign keys. What belongs to one server is left out: the AUTO_INCREMENT
 counter, directories, tablespaces, encryption, statistics settings, and partitions (rows are the
 same without them, and a copy's partitioning is its owner's to choose).
@@ -42,7 +42,7 @@ MARIADB = "mariadb"
 MYSQL = "mysql"
 
 
-class LaterKind(StrEnum):
+class DeferredKind(StrEnum):
     """The kind of key that is added after the consistent point."""
 
     UNIQUE = "unique"
@@ -60,10 +60,10 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class LaterKey:
+class DeferredKey:
     """A key of the source that is added to a sink table after the consistent point."""
 
-    kind: LaterKind
+    kind: DeferredKind
     name: str
     statement: str
     reference: Reference | None = None
@@ -75,13 +75,13 @@ def sink_create_statement(schema: TableSchema, target: TableId, *, sink_flavour:
     return _Derivation(schema, sink_flavour).create_statement(target)
 
 
-def later_keys(
+def deferred_keys(
     schema: TableSchema,
     target: TableId,
     *,
     sink_flavour: str,
     route: Callable[[TableId], TableId | None],
-) -> tuple[LaterKey, ...]:
+) -> tuple[DeferredKey, ...]:
     """Return the unique and foreign keys that a sink table gets after the consistent point.
 
     `route` tells where a referenced table went, None if it is not copied: then neither is the key.
@@ -140,7 +140,7 @@ class _Derivation:
         """Return the parsed column of that name."""
         return next(column for column in self._columns if column.name == name)
 
-    def unique_keys(self, target: TableId) -> list[LaterKey]:
+    def unique_keys(self, target: TableId) -> list[DeferredKey]:
         """Return the unique keys to be added later, with AUTO_INCREMENT where it needs one."""
         found = []
         for key in self._keys(KeyForm.UNIQUE):
@@ -156,12 +156,12 @@ class _Derivation:
                 if _first_column(key) == column.name
             ]
             statement = f"ALTER TABLE {quote_table(target)} {', '.join(changes)}"
-            found.append(LaterKey(LaterKind.UNIQUE, key.name, statement))
+            found.append(DeferredKey(DeferredKind.UNIQUE, key.name, statement))
         return found
 
     def foreign_keys(
         self, target: TableId, route: Callable[[TableId], TableId | None]
-    ) -> list[LaterKey]:
+    ) -> list[DeferredKey]:
         """Return the foreign keys to be added later, to tables that are copied."""
         found = []
         for key in self._keys(KeyForm.FOREIGN):
@@ -181,7 +181,7 @@ class _Derivation:
                 )
             )
             reference = Reference(_listed(key.tokens[:at]), routed, _listed(key.tokens[behind:]))
-            found.append(LaterKey(LaterKind.FOREIGN, key.name, text, reference))
+            found.append(DeferredKey(DeferredKind.FOREIGN, key.name, text, reference))
         return found
 
     @property

@@ -21,10 +21,10 @@ from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey, foreign_keys
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import set_statement
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
-    CannotTell,
     Doubt,
     Look,
-    NotThere,
+    NothingFound,
+    QueryDenied,
     Seen,
     grant_everywhere,
     look,
@@ -135,7 +135,7 @@ def disk_findings(sink: Sink, size: int) -> Iterator[Finding]:
     match _disks(sink.connection):
         case Seen(disks):
             yield from _little_room(sink, disks, wanted=int(size * _ROOM))
-        case CannotTell() as denied:
+        case QueryDenied() as denied:
             yield unseen(
                 PipelineCode.SINK_UNSEEN,
                 Level.INFO,
@@ -147,7 +147,7 @@ def disk_findings(sink: Sink, size: int) -> Iterator[Finding]:
                     grant=grant_everywhere("FILE", account_name(sink.connection, role=Role.SINK)),
                 ),
             )
-        case NotThere():
+        case NothingFound():
             pass  # MySQL, or no such plugin
 
 
@@ -177,13 +177,13 @@ def _disks(connection: ServerConnection) -> Look[list[tuple[str, int]]]:
         role=Role.SINK,
     )
     if not plugin:
-        return NotThere()
+        return NothingFound()
     sql = "SELECT Path, Available FROM information_schema.DISKS"
     match look(lambda: query(connection, sql, role=Role.SINK)):
         case Seen(disks):
             return Seen([(str(path), int(kilobytes)) for path, kilobytes in disks])
-        case NotThere():
-            return CannotTell("the list of disks is empty, as it is without FILE")
+        case NothingFound():
+            return QueryDenied("the list of disks is empty, as it is without FILE")
         case denied:
             return denied
 

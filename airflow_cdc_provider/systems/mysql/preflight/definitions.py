@@ -27,9 +27,9 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
 )
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
-    CannotTell,
     Doubt,
-    NotThere,
+    NothingFound,
+    QueryDenied,
     Seen,
     look,
     unseen,
@@ -146,7 +146,7 @@ def _default(connection: ServerConnection, schema: TableSchema, column: str) -> 
             if any(character > _LAST_SMALL for character in found):
                 lost = f"the default {found!r}, which is printed with '?'"
                 yield _lost(schema, schema.column(column), lost)
-        case CannotTell() as denied:
+        case QueryDenied() as denied:
             yield unseen(
                 Code.TABLE_UNSEEN,
                 Level.BLOCK,
@@ -159,7 +159,7 @@ def _default(connection: ServerConnection, schema: TableSchema, column: str) -> 
                     f"TO {account_name(connection)};",
                 ),
             )
-        case NotThere():
+        case NothingFound():
             pass
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
-    CannotTell,
     Doubt,
-    NotThere,
+    NothingFound,
+    QueryDenied,
     Seen,
     grant_everywhere,
     look,
@@ -261,7 +261,7 @@ def _log_filters(
     match look(lambda: query_named(connection, capabilities.status_statement)):
         case Seen(rows):
             yield from _filters(rows[0], subject)
-        case CannotTell() as denied:
+        case QueryDenied() as denied:
             yield unseen(
                 Code.SOURCE_REPLICATION_CLIENT,
                 Level.BLOCK,
@@ -274,7 +274,7 @@ def _log_filters(
                     grant=grant_everywhere(privilege, account_name(connection)),
                 ),
             )
-        case NotThere():
+        case NothingFound():
             pass  # it writes no log: source.watermark blocks
 
 

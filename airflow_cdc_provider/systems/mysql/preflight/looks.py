@@ -25,19 +25,19 @@ class Seen(Generic[Sight]):
 
 
 @dataclass(frozen=True, slots=True)
-class NotThere:
+class NothingFound:
     """An answered query of a server that found nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class CannotTell:
+class QueryDenied:
     """A query that the server denied to the account."""
 
     reason: str
     """What the server said."""
 
 
-Look = Seen[Sight] | NotThere | CannotTell
+Look = Seen[Sight] | NothingFound | QueryDenied
 
 
 def look(ask: Callable[[], Sight]) -> Look[Sight]:
@@ -48,8 +48,8 @@ def look(ask: Callable[[], Sight]) -> Look[Sight]:
     try:
         seen = ask()
     except AccessDeniedError as denied:
-        return CannotTell(denied.what)
-    return Seen(seen) if seen else NotThere()
+        return QueryDenied(denied.what)
+    return Seen(seen) if seen else NothingFound()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Doubt:
 
 
 def unseen(
-    code: FindingCode, level: Level, subject: str, denied: CannotTell, doubt: Doubt
+    code: FindingCode, level: Level, subject: str, denied: QueryDenied, doubt: Doubt
 ) -> Finding:
     """Return the finding for a denied query: what it may hide, and which grant helps."""
     observed = f"cannot tell {doubt.what}: {denied.reason}"

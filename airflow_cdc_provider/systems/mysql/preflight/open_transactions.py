@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
-    CannotTell,
     Doubt,
-    NotThere,
+    NothingFound,
+    QueryDenied,
     Seen,
     grant_everywhere,
     look,
@@ -48,7 +48,7 @@ def _prepared(
     match look(lambda: prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)):
         case Seen(prepared):
             yield _are_prepared(prepared, level, subject)
-        case CannotTell() as denied:
+        case QueryDenied() as denied:
             yield unseen(
                 Code.SOURCE_UNSEEN,
                 Level.BLOCK if are_awaited else Level.INFO,
@@ -61,7 +61,7 @@ def _prepared(
                     grant=grant_everywhere(TO_SEE_PREPARED, account_name(connection)),
                 ),
             )
-        case NotThere():
+        case NothingFound():
             pass
 
 
@@ -100,7 +100,7 @@ def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[F
                 "slow every read",
                 "SELECT * FROM information_schema.INNODB_TRX ORDER BY trx_started;",
             )
-        case CannotTell() as denied:
+        case QueryDenied() as denied:
             yield unseen(
                 Code.SOURCE_UNSEEN,
                 Level.INFO,
@@ -112,5 +112,5 @@ def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[F
                     grant=grant_everywhere("PROCESS", account_name(connection)),
                 ),
             )
-        case NotThere():
+        case NothingFound():
             pass

@@ -54,10 +54,10 @@ from airflow_cdc_provider.systems.mysql.preflight.log_settings import (
     statement_findings,
 )
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
-    CannotTell,
     Doubt,
     Look,
-    NotThere,
+    NothingFound,
+    QueryDenied,
     Seen,
     grant_everywhere,
     look,
@@ -222,7 +222,7 @@ def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> 
     except CdcError as error:
         yield Finding(Code.SOURCE_SELECT, Level.BLOCK, subject, error.what, "", "", error.remedy)
         return
-    if isinstance(tried, CannotTell):
+    if isinstance(tried, QueryDenied):
         database = quote_identifier(plan.schema.table.database)
         yield Finding(
             Code.SOURCE_SELECT,
@@ -331,7 +331,7 @@ def _server_ids(
     match look(lambda: query_named(connection, capabilities.replicas_statement)):
         case Seen(readers):
             yield from _taken(readers, server_ids, subject, question)
-        case CannotTell() as denied:
+        case QueryDenied() as denied:
             privilege = (
                 "REPLICATION MASTER ADMIN" if capabilities.is_mariadb else "REPLICATION SLAVE"
             )
@@ -347,7 +347,7 @@ def _server_ids(
                     grant=grant_everywhere(privilege, account_name(connection)),
                 ),
             )
-        case NotThere():
+        case NothingFound():
             pass
 
 

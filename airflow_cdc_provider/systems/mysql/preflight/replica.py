@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
-    CannotTell,
     Doubt,
-    NotThere,
+    NothingFound,
+    QueryDenied,
     Seen,
     grant_everywhere,
     look,
@@ -40,14 +40,14 @@ def replica_findings(
             yield from _out_of_order(capabilities, subject)
             for row in rows:
                 yield from _replication(row, subject)
-        case CannotTell() as denied:
+        case QueryDenied() as denied:
             yield _cannot_tell(connection, capabilities, subject, denied)
-        case NotThere():
+        case NothingFound():
             pass
 
 
 def _cannot_tell(
-    connection: ServerConnection, capabilities: Capabilities, subject: str, denied: CannotTell
+    connection: ServerConnection, capabilities: Capabilities, subject: str, denied: QueryDenied
 ) -> Finding:
     """Return the finding that the account cannot see whether the source is a replica."""
     at_risk = [*_silent(capabilities, subject), *_out_of_order(capabilities, subject)]

@@ -41,7 +41,10 @@ from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
     SlotWriter,
     smallest_end,
 )
-from airflow_cdc_provider.systems.mysql.sink.stored_splits import has_untidy_splits, tidy_splits
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import (
+    delete_unused_splits,
+    needs_cleanup,
+)
 from airflow_cdc_provider.systems.mysql.sink.table_drift import require_as_planned
 
 
@@ -68,7 +71,7 @@ class MySqlChangeSink:
         try:
             self._sessions = [open_session() for _ in range(slots)]
             create_ledger(self._sessions[0])
-            self._locks = [writers.announce(session, owner) for session in self._sessions]
+            self._locks = [writers.register_writer(session, owner) for session in self._sessions]
             if stopped is None:
                 spread_over(self._sessions[0], owner, plans, slots)
             require_as_planned(self._sessions[0], owner, captured.followed)
@@ -85,7 +88,7 @@ class MySqlChangeSink:
     def close(self) -> None:
         """Close the writers' sessions; an open transaction is rolled back."""
         for session, lock in zip(self._sessions, self._locks, strict=True):
-            writers.withdraw(session, lock)
+            writers.unregister_writer(session, lock)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -155,15 +158,15 @@ def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], 
         ledger.check_generation(session, owner, lock="FOR UPDATE")
         rows = slot_rows(session, owner)
         if len(rows) in (0, slots):
-            if has_untidy_splits(session, owner):
+            if needs_cleanup(session, owner):
                 slot_rows(session, owner, lock="FOR UPDATE")
-                tidy_splits(session, owner)
+                delete_unused_splits(session, owner)
             return
         stream = _collapsed(rows, plans)
         session.execute(f"DELETE FROM {LEDGER}.stream WHERE {mine}")
         for slot in range(slots):
             insert_slot(session, owner, stream, slot=slot, slots=slots)
-        tidy_splits(session, owner)
+        delete_unused_splits(session, owner)
 
     session.transaction(spread)
 

@@ -17,7 +17,7 @@ def enums_of(columns: Iterable[Column]) -> list[Column]:
     return [column for column in columns if column.type.name == "enum"]
 
 
-def no_members_of(rows: pa.RecordBatch, columns: Iterable[Column]) -> set[tuple[str, int]]:
+def enum_zeros_of(rows: pa.RecordBatch, columns: Iterable[Column]) -> set[tuple[str, int]]:
     """Return column and row (counted from 1) of each ENUM value of index 0, which is no member."""
     return {
         (column.name, int(number) + 1)

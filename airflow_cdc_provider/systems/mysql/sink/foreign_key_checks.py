@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_cdc_provider.core.records import TablePlan
-    from airflow_cdc_provider.systems.mysql.dialect.table_ddl import LaterKey, Reference
+    from airflow_cdc_provider.systems.mysql.dialect.table_ddl import DeferredKey, Reference
     from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _LOOKS = 4
 _BETWEEN_LOOKS_S = 1.0
 
 
-def add_foreign_key(session: SinkSession, plan: TablePlan, key: LaterKey) -> str | None:
+def add_foreign_key(session: SinkSession, plan: TablePlan, key: DeferredKey) -> str | None:
     """Add a foreign key to a sink table; return a remark on rows that break it, None if none do."""
     reference = key.reference
     is_checked = reference is not None and _is_unique(session, reference)
@@ -75,7 +75,7 @@ def orphans_query(child: TableId, key: Sequence[str], reference: Reference) -> s
 
 
 def _orphans(
-    session: SinkSession, plan: TablePlan, key: LaterKey, reference: Reference
+    session: SinkSession, plan: TablePlan, key: DeferredKey, reference: Reference
 ) -> str | None:
     """Query a few times for rows that break a foreign key; return a remark on them or None."""
     names = (*plan.target.primary_key, *reference.columns)

@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.dialect.table_ddl import LaterKind, later_keys
+from airflow_cdc_provider.systems.mysql.dialect.table_ddl import DeferredKind, deferred_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _NEEDED_IN_FOREIGN_KEY = 1553
@@ -86,9 +86,9 @@ def _returning(session: SinkSession, plans: Sequence[TablePlan]) -> set[_Name]:
 
     def names(plan: TablePlan) -> Iterator[_Name]:
         target = plan.sink_table
-        keys = later_keys(plan.schema, target, sink_flavour=flavour, route=routes.get)
+        keys = deferred_keys(plan.schema, target, sink_flavour=flavour, route=routes.get)
         for key in keys:
-            if key.kind is LaterKind.FOREIGN:
+            if key.kind is DeferredKind.FOREIGN:
                 yield target.database, target.table, key.name
 
     return {name for plan in plans if plan.schema.create_statement for name in names(plan)}

@@ -40,13 +40,13 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, spli
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import change_counts, join_ledger, ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
-from airflow_cdc_provider.systems.mysql.sink.row_diff import unlike_rows
+from airflow_cdc_provider.systems.mysql.sink.row_diff import row_diff_of
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import slot_rows
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod, SplitRowWriter
-from airflow_cdc_provider.systems.mysql.sink.unique_conflicts import free_values
+from airflow_cdc_provider.systems.mysql.sink.unique_conflicts import free_unique_values
 
 _MOST_KEYS = 1_000_000
 
@@ -138,7 +138,7 @@ class MySqlJoinSink:
         if not self._look_ahead(joining):
             return None
         try:
-            return self._session.transaction(lambda: self._join(joining, self._rows.first_way))
+            return self._session.transaction(lambda: self._join(joining, self._rows.first_method))
         except (LoadDoubtedError, RowRefusedError):
             # by INSERT, which names the row, and with the unique values freed that it needs
             return self._session.transaction(lambda: self._join(joining, LoadMethod.AGAIN))
@@ -207,7 +207,7 @@ class MySqlJoinSink:
         writer = self._rows.writer_of(split)
         condition = range_predicate(plan.split_at_sink(split).key_columns, split.keys)
         if way is not LoadMethod.AGAIN and joined.touched is None:
-            unlike = unlike_rows(self._session, plan, condition, joined.rows, self._rows.zero_dates)
+            unlike = row_diff_of(self._session, plan, condition, joined.rows, self._rows.zero_dates)
             if unlike is not None:
                 writer.delete_keys(unlike.stale)
                 writer.write([unlike.missing], WriteMode.INSERT, load=way is LoadMethod.LOAD)
@@ -223,7 +223,9 @@ class MySqlJoinSink:
         """Delete rows elsewhere that hold unique values of the joined rows; return their keys."""
         ranges = [*kept, *self._joined_ranges(joining)]
         plan = self._rows.plan_of(joining.split)
-        return free_values(self._session, plan, joined.rows, within=joining.within, kept=ranges)
+        return free_unique_values(
+            self._session, plan, joined.rows, within=joining.within, kept=ranges
+        )
 
     def _replace_keys(
         self, joining: _Joining, joined: JoinedRows, way: LoadMethod
@@ -239,7 +241,7 @@ class MySqlJoinSink:
                 split_predicate(plan.split_at_sink(split)),
                 self._rows.zero_dates,
             )
-            unlike = unlike_rows(self._session, plan, condition, joined.rows, zero_dates)
+            unlike = row_diff_of(self._session, plan, condition, joined.rows, zero_dates)
         if unlike is not None:
             writer.delete_keys(unlike.missing.select(key))
             writer.write([unlike.missing], WriteMode.INSERT, load=way is LoadMethod.LOAD)

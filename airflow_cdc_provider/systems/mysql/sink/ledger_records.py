@@ -41,7 +41,7 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     moved_to,
     position_literal,
 )
-from airflow_cdc_provider.systems.mysql.sink.stored_splits import store_split, tidy_splits
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import delete_unused_splits, store_split
 
 _ROWS_A_STATEMENT = 1000
 _OF_A_PLAN = (
@@ -100,7 +100,7 @@ class RecordWriter:
             case SlotsRewritten(stored):
                 for slot, split in enumerate(stored):
                     self._set_slots(f"split = {self._stored(split)}", f" AND slot = {slot}")
-                tidy_splits(self._session, self._owner)
+                delete_unused_splits(self._session, self._owner)
             case PositionSet(position):
                 self._set_slots(
                     f"position = {position_literal(position)}, "

@@ -34,7 +34,7 @@ _MORE_ROWS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class UnlikeRows:
+class RowDiff:
     """The rows to delete and to insert, which make the sink's range equal to the wanted rows."""
 
     stale: pa.RecordBatch
@@ -43,13 +43,13 @@ class UnlikeRows:
     """Whole rows that are not there like that."""
 
 
-def unlike_rows(
+def row_diff_of(
     session: SinkSession,
     plan: TablePlan,
     condition: str,
     wanted: SplitRows,
     zero_dates: ZeroDates,
-) -> UnlikeRows | None:
+) -> RowDiff | None:
     """Compare the sink's rows that meet a condition with the wanted rows; None: rewrite all."""
     columns = plan.target.copied_columns
     if any(comes_as_bytes(column.type) for column in columns):
@@ -77,9 +77,7 @@ def unlike_rows(
     return _unlike(rows, held, plan.target.primary_key)
 
 
-def _unlike(
-    wanted: pa.RecordBatch, held: pa.RecordBatch, key: tuple[str, ...]
-) -> UnlikeRows | None:
+def _unlike(wanted: pa.RecordBatch, held: pa.RecordBatch, key: tuple[str, ...]) -> RowDiff | None:
     """Return the differing rows by their copied values; None if more than a third differ."""
     if wanted.schema != held.schema:
         return None
@@ -91,9 +89,7 @@ def _unlike(
     missing, stale = ~is_held[ours], ~is_wanted[theirs]
     if 3 * (int(missing.sum()) + int(stale.sum())) > len(ours) + len(theirs):
         return None
-    return UnlikeRows(
-        held.select(list(key)).filter(mask_of(stale)), wanted.filter(mask_of(missing))
-    )
+    return RowDiff(held.select(list(key)).filter(mask_of(stale)), wanted.filter(mask_of(missing)))
 
 
 def _together(rows: pa.Table) -> pa.RecordBatch:

@@ -28,8 +28,8 @@ from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.server.connection import StatementOutcome
 from airflow_cdc_provider.systems.mysql.sink.enum_zero import (
+    enum_zeros_of,
     enums_of,
-    no_members_of,
     without_no_members,
 )
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import (
@@ -150,14 +150,14 @@ class RowWriter:
         with self._session.lenient():
             for statement in inserts.text(some):
                 statement.send(self._session)
-                expected = no_members_of(statement.rows(), self._columns)
+                expected = enum_zeros_of(statement.rows(), self._columns)
                 self._finish(statement, counts_rows=mode is WriteMode.INSERT, expected=expected)
                 total += statement.count
         return total
 
     def _refuse_no_member(self, rows: pa.RecordBatch) -> None:
         """Refuse rows whose key holds index 0 of an ENUM."""
-        for name, number in no_members_of(rows, self._key):
+        for name, number in enum_zeros_of(rows, self._key):
             what = f"key column {name} holds index 0, a value that is no member of its ENUM"
             raise self._refused(f"{what}, at row {number}", rows)
 

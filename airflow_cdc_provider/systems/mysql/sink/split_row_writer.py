@@ -58,12 +58,12 @@ class SplitRowWriter:
         self._plans = {plan.schema.table: plan for plan in plans}
         self.zero_dates = zero_dates
         create_ledger(session)
-        self._lock = writers.announce(session, owner)
+        self._lock = writers.register_writer(session, owner)
         self._looks = TableLooks(session, owner)
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
-        writers.withdraw(self._session, self._lock)
+        writers.unregister_writer(self._session, self._lock)
         self._session.close()
 
     def plan_of(self, split: SnapshotSplit) -> TablePlan:
@@ -82,7 +82,7 @@ class SplitRowWriter:
         self._looks.require_as_planned(self._plans[table])
 
     @property
-    def first_way(self) -> LoadMethod:
+    def first_method(self) -> LoadMethod:
         """Return the method to try first: LOAD DATA where the sink allows it, else INSERT."""
         return (
             LoadMethod.LOAD if self._session.capabilities.takes_local_files else LoadMethod.INSERT

@@ -55,7 +55,7 @@ class MySqlSplitSink:
     def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
         """Replace the sink's rows in the split's range by `rows` and store the report."""
         report.require_rows(rows.rows, where=self._session.where)
-        with writers.alone_with(self._session, self._owner, split):
+        with writers.split_lock(self._session, self._owner, split):
             self._publish_alone(split, rows, report)
 
     def _publish_alone(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
@@ -67,7 +67,7 @@ class MySqlSplitSink:
             self._publish(split, rows, report, way, delete=delete)
 
         try:
-            self._session.transaction(lambda: publish(self._rows.first_way))
+            self._session.transaction(lambda: publish(self._rows.first_method))
         except (LoadDoubtedError, RowRefusedError):
             # by INSERT, which names the row, and on a range that was deleted in any case
             self._session.transaction(lambda: publish(LoadMethod.AGAIN))

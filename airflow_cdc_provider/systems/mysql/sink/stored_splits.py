@@ -69,7 +69,7 @@ def store_split(session: SinkSession, owner: Owner, split: StreamSplit) -> str:
     return f"'{_NAME}{digest}'"
 
 
-def has_untidy_splits(session: SinkSession, owner: Owner) -> bool:
+def needs_cleanup(session: SinkSession, owner: Owner) -> bool:
     """Tell whether a ledger row holds a split's text, or more splits are stored than rows name."""
     mine = pipeline_is(owner.pipeline)
     rows = session.rows(
@@ -82,7 +82,7 @@ def has_untidy_splits(session: SinkSession, owner: Owner) -> bool:
     return own > 0 or int(stored[0][0]) > named
 
 
-def tidy_splits(session: SinkSession, owner: Owner) -> None:
+def delete_unused_splits(session: SinkSession, owner: Owner) -> None:
     """Replace the splits' texts in ledger rows by names, and delete splits that no row names."""
     mine = pipeline_is(owner.pipeline)
     for table in ("stream", "stopped_table"):

@@ -35,9 +35,9 @@ from airflow_cdc_provider.systems.mysql.dialect.table_changes import (
     unique_key_statements,
 )
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
-    LaterKey,
-    LaterKind,
-    later_keys,
+    DeferredKey,
+    DeferredKind,
+    deferred_keys,
     sink_create_statement,
 )
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
@@ -127,7 +127,7 @@ class MySqlTableBuilder:
                 remedy=f"`reset` it with --table {change.table}: it is made anew and read",
             )
         # a newer owner ends this session, so no statement of it comes after that one's
-        lock = writers.announce(self._session, self._owner)
+        lock = writers.register_writer(self._session, self._owner)
         try:
             ledger.check_generation(self._session, self._owner)
             if found is None or change.is_made_anew:
@@ -140,7 +140,7 @@ class MySqlTableBuilder:
         except (IntegrityError, RefusedError, UnsupportedTableError) as error:
             raise _not_made(change, error) from None
         finally:
-            writers.withdraw(self._session, lock)
+            writers.unregister_writer(self._session, lock)
 
     def _create_statement(self, plan: TablePlan) -> str:
         """Return the CREATE TABLE of the plan's sink table."""
@@ -179,17 +179,17 @@ class MySqlTableBuilder:
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
         """Add the tables' unique and foreign keys that are missing; return remarks on them."""
         routes = {plan.schema.table: plan.sink_table for plan in plans}
-        missing: list[tuple[TablePlan, LaterKey]] = []
+        missing: list[tuple[TablePlan, DeferredKey]] = []
         for plan in plans:
             if not plan.schema.create_statement:
                 continue  # nothing is known of its keys
             present = self._constraints(plan.sink_table)
-            keys = later_keys(
+            keys = deferred_keys(
                 plan.schema, plan.sink_table, sink_flavour=self._flavour, route=routes.get
             )
             missing += [(plan, key) for key in keys if key.name.lower() not in present]
         # all unique keys first: a foreign key may refer to one
-        ordered = sorted(missing, key=lambda each: each[1].kind is LaterKind.FOREIGN)
+        ordered = sorted(missing, key=lambda each: each[1].kind is DeferredKind.FOREIGN)
         remarks = [self._add(plan, key) for plan, key in ordered]
         return tuple(filter(None, remarks))
 
@@ -274,10 +274,10 @@ class MySqlTableBuilder:
         )
         return {str(row[0]).lower() for row in rows}
 
-    def _add(self, plan: TablePlan, key: LaterKey) -> str | None:
+    def _add(self, plan: TablePlan, key: DeferredKey) -> str | None:
         """Add a unique or foreign key, and return a remark on it or None."""
         try:
-            if key.kind is LaterKind.FOREIGN:
+            if key.kind is DeferredKind.FOREIGN:
                 return add_foreign_key(self._session, plan, key)
             self._session.execute(key.statement)
         except RowRefusedError as error:
@@ -293,7 +293,7 @@ class MySqlTableBuilder:
                 raise
         return None
 
-    def _has(self, table: TableId, key: LaterKey) -> bool:
+    def _has(self, table: TableId, key: DeferredKey) -> bool:
         """Tell whether the sink table has a key of that name."""
         return key.name.lower() in self._constraints(table)
 

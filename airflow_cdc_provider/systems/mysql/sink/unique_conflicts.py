@@ -49,7 +49,7 @@ class UniqueIndex:
     columns: tuple[Column, ...]
 
 
-def free_values(
+def free_unique_values(
     session: SinkSession,
     plan: TablePlan,
     rows: SplitRows,

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _OTHER_ATTEMPT_S = 60
 
 
-def announce(session: SinkSession, owner: Owner) -> str:
+def register_writer(session: SinkSession, owner: Owner) -> str:
     """Take a named lock that marks this session as a writer of the owner; return its name."""
     name = f"airflow_cdc_{secrets.token_hex(16)}"
     session.rows(f"SELECT GET_LOCK({literal(name)}, 0)")
@@ -46,7 +46,7 @@ def announce(session: SinkSession, owner: Owner) -> str:
     return name
 
 
-def withdraw(session: SinkSession, name: str) -> None:
+def unregister_writer(session: SinkSession, name: str) -> None:
     """Delete the note of a writer's lock, or leave it to the next owner if the session is lost."""
     if session.is_lost or session.in_transaction:
         return
@@ -55,7 +55,7 @@ def withdraw(session: SinkSession, name: str) -> None:
 
 
 @contextmanager
-def alone_with(session: SinkSession, owner: Owner, split: SnapshotSplit) -> Iterator[None]:
+def split_lock(session: SinkSession, owner: Owner, split: SnapshotSplit) -> Iterator[None]:
     """Hold a lock that keeps the owner's other sessions from publishing the same split."""
     whole = f"{owner.pipeline} {owner.generation} {split.table} {split.number}".encode()
     name = literal(f"airflow_cdc_{hashlib.sha256(whole).hexdigest()[:32]}")

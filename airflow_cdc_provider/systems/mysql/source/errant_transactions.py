@@ -62,7 +62,7 @@ _LOOKED_AT = (*_OPENS, EventType.TABLE_MAP, EventType.QUERY)
 _TOUCHING = frozenset({Meaning.BARRIER, Meaning.UNLOGGED, Meaning.XA_COMMIT})
 
 
-def require_order(
+def require_no_errant(
     endpoint: Endpoint,
     connection: ServerConnection,
     now: str,
@@ -90,7 +90,7 @@ def require_order(
 
 
 @dataclass(slots=True)
-class _Lacking:
+class _ErrantTransaction:
     """A transaction of the server's log that our position lacks."""
 
     gtid: AnyGtid | None
@@ -105,10 +105,10 @@ class _Search:
     ours: Gtids
     names: Collection[str]
     """Captured tables, in folded case."""
-    found: list[_Lacking] = field(default_factory=list)
+    found: list[_ErrantTransaction] = field(default_factory=list)
     """Those with one of ours behind them."""
-    waiting: list[_Lacking] = field(default_factory=list)
-    open: _Lacking | None = None
+    waiting: list[_ErrantTransaction] = field(default_factory=list)
+    open: _ErrantTransaction | None = None
     still: int = 0
     """How many of ours are to come: of MariaDB's, the last of each domain."""
 
@@ -140,7 +140,7 @@ class _Search:
             self.found += self.waiting
             self.waiting.clear()
             return
-        self.open = _Lacking(gtid)
+        self.open = _ErrantTransaction(gtid)
         self.waiting.append(self.open)
 
     def _is_ours(self, gtid: AnyGtid | None) -> bool:

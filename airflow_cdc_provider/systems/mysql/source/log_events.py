@@ -96,7 +96,9 @@ def library_event(kind: type[Any], event: bytes, tables: dict[int, Any], flavour
     return kind(wrapper, len(event) - HEADER_BYTES, tables, dialect, **_OPTIONS)
 
 
-def told_events(raw: RawEvent, flavour: str, *, most: int, values: bool) -> Iterator[LoggedEvent]:
+def described_events(
+    raw: RawEvent, flavour: str, *, most: int, values: bool
+) -> Iterator[LoggedEvent]:
     """Yield the description of a raw event, and of the first events in a compressed one."""
     told = LoggedEvent(
         raw.start.file,

@@ -80,7 +80,7 @@ class Transport(Protocol):
     def receive(self, wait_s: float) -> EventChunk | None: ...
 
 
-class KnownLog:
+class RecognisedLog:
     """The events of a dump, handed out only after the log was recognised as the one read before."""
 
     def __init__(self, transport: Transport, held: Sequence[AppliedThrough], where: str) -> None:
@@ -325,7 +325,7 @@ def require_known(
 ) -> None:
     """Require that a server's log is the one that was read up to a position."""
     with closing(_short_dump(endpoint, start, held)) as transport:
-        known = KnownLog(transport, held, str(endpoint))
+        known = RecognisedLog(transport, held, str(endpoint))
         # MariaDB says only now that it has purged what follows
         while not (known.is_recognised and transport.has_answered):
             known.receive(_WAIT_S, None)
@@ -337,7 +337,7 @@ def imprint_at(endpoint: Endpoint, position: MySqlPosition) -> Imprint | None:
     None without a file.
     """
     with closing(_short_dump(endpoint, position)) as transport:
-        known = KnownLog(transport, (), str(endpoint))
+        known = RecognisedLog(transport, (), str(endpoint))
         while (found := known.imprint(position.binlog)) is None and transport.start.by_file:
             known.receive(_WAIT_S, None)
         return found

@@ -58,7 +58,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabili
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
 from airflow_cdc_provider.systems.mysql.source.log_files import log_end
-from airflow_cdc_provider.systems.mysql.source.log_fingerprint import KnownLog
+from airflow_cdc_provider.systems.mysql.source.log_fingerprint import RecognisedLog
 from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
 from airflow_cdc_provider.systems.mysql.source.statement_reach import StatementReach
 from airflow_cdc_provider.systems.mysql.source.xa_lookup import (
@@ -114,7 +114,7 @@ class LogReader:
             silence_s=silence_s,
             with_queries="query" in facts,
         )
-        self._known = KnownLog(self._transport, held, str(endpoint))
+        self._known = RecognisedLog(self._transport, held, str(endpoint))
         capabilities = self._transport.capabilities
         self._server_uuid = capabilities.server_uuid
         self._decoder = ColumnDecoder(

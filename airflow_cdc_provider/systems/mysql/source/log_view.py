@@ -20,7 +20,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
 )
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
-from airflow_cdc_provider.systems.mysql.source.log_events import told_events
+from airflow_cdc_provider.systems.mysql.source.log_events import described_events
 from airflow_cdc_provider.systems.mysql.source.log_files import LogFiles
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 from airflow_cdc_provider.systems.mysql.source.log_window import (
@@ -52,7 +52,7 @@ def look_at_log(
     found = events_around(endpoint, capabilities.server_uuid, place, files.end, count)
     flavour = capabilities.flavour.value
     events = [
-        told for raw in found for told in told_events(raw, flavour, most=count, values=values)
+        told for raw in found for told in described_events(raw, flavour, most=count, values=values)
     ]
     name = f"{endpoint} ({capabilities.server_uuid})"
     return LogView(name, place.file, place.offset, str(files.end), tuple(events))

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.errors import PreparedTransactionError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
-from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import FewEvents
+from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import SmallChunks
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from tests.systems.mysql.binlog.capture import FOLDER
 from tests.systems.mysql.binlog.captured import (
@@ -127,14 +127,14 @@ def test_values_that_are_read_one_by_one_say_what_columns_say(
     limits: BatchLimits,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    taken, take = [0], FewEvents.take
+    taken, take = [0], SmallChunks.take
 
-    def counted(self: FewEvents, chunk: Any, **more: Any) -> Any:
+    def counted(self: SmallChunks, chunk: Any, **more: Any) -> Any:
         found = take(self, chunk, **more)
         taken[0] += found is not None
         return found
 
-    monkeypatch.setattr(FewEvents, "take", counted)
+    monkeypatch.setattr(SmallChunks, "take", counted)
     log.chunk_bytes = chunk_bytes
     found = all_said(log.batches(limits=limits))
     assert found == all_said(decoded(in_columns(log.decoder(limits=limits)), log.chunks()))

@@ -25,7 +25,7 @@ from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, 
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.transactions import few_events
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
-from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import FewEvents
+from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import SmallChunks
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from tests.systems.mysql.binlog.capture import FOLDER
 from tests.systems.mysql.binlog.captured import CapturedLog
@@ -116,17 +116,17 @@ def in_both_ways(log: Log, places: set[int], **options: Any) -> Said:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(few_events, "MOST_EVENTS", 0)
         vector = said(log, places, **options)
-    take, followed = FewEvents.take, []
+    take, followed = SmallChunks.take, []
 
     def counting(
-        self: FewEvents, chunk: EventChunk, *, checksums: bool | None
+        self: SmallChunks, chunk: EventChunk, *, checksums: bool | None
     ) -> Iterator[ChangeBatch] | None:
         found = take(self, chunk, checksums=checksums)
         followed.append(found is not None)
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FewEvents, "take", counting)
+        patch.setattr(SmallChunks, "take", counting)
         singly = said(log, places, **options)
     assert singly.batches == vector.batches
     assert singly.asides == vector.asides

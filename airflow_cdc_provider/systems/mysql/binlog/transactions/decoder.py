@@ -4,7 +4,7 @@ A log is mostly one pattern: GTID, BEGIN, table map, rows, XID. Runs of such eve
 vector steps (`_run`): which transaction each event belongs to is a running count of the events
 that open one, the rows of one table are decoded together, and the transactions' names, places and
 times stay columns. Only what is rare is looked at alone (`_single`): files' beginnings and ends,
-new table maps, statements, distributed transactions. Where there are few events, `FewEvents`
+new table maps, statements, distributed transactions. Where there are few events, `SmallChunks`
 follows what is plain one by one.
 
 What the decoder does not understand is an error that says where, never skipped.
@@ -54,7 +54,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.text_reach import (
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly
-from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import FewEvents
+from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import SmallChunks
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import restamped, without_few
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     Prepared,
@@ -127,7 +127,7 @@ class ColumnDecoder:
         )
         self._prepared = PreparedTransactions(kept_bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)
-        self._few = FewEvents(self._maps, self._assembly, self._runs, self._place)
+        self._few = SmallChunks(self._maps, self._assembly, self._runs, self._place)
 
     @property
     def position(self) -> MySqlPosition:

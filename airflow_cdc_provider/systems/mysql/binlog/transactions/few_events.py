@@ -182,7 +182,7 @@ class _Reading:
         current.end_second = int.from_bytes(data[start : start + 4], "little")
 
 
-class FewEvents:
+class SmallChunks:
     """Decodes small chunks of plain events one by one, for the column decoder."""
 
     def __init__(
