@@ -17,9 +17,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import (
-    SinkLedger,
-)
+from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
 from airflow_cdc_provider.core.errors import (
     CdcError,
