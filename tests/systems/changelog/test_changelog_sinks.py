@@ -8,6 +8,7 @@ from airflow_cdc_provider.core.errors import RefusedError
 from tests.behaviours.sink_behaviours import SplitSinkBehaviours
 from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
 from tests.behaviours.sink_world import SinkWorld
+from tests.behaviours.target_behaviours import TargetBehaviours
 from tests.behaviours.unlike_target_behaviours import UnlikeTargetBehaviours
 
 
@@ -16,6 +17,10 @@ class TestSplitsInAChangeLog(SplitSinkBehaviours):
 
 
 class TestChangesInAChangeLog(ChangeSinkBehaviours):
+    pass
+
+
+class TestTargetsOfAChangeLog(TargetBehaviours):
     pass
 
 

@@ -99,7 +99,7 @@ class MySqlTableBuilder:
         created = {}
         for plan in plans:
             found = existing.get(plan.sink_table)
-            created[plan.schema.table] = found is None
+            created[plan.sink_table] = found is None
             if found is None:
                 self._session.execute(self._create_statement(plan))
             elif not ledger.stream_owns(self._session, self._owner, plan.schema.table):

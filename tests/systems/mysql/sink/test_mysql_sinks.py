@@ -9,6 +9,7 @@ import pytest
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from tests.behaviours.sink_join_behaviours import JoinSinkBehaviours
 from tests.behaviours.sink_world import worlds
+from tests.behaviours.target_behaviours import TargetBehaviours
 from tests.behaviours.unlike_target_behaviours import (
     UnlikeTargetBehaviours,
     UnlikeTargetJoinBehaviours,
@@ -121,4 +122,12 @@ class TestUnlikeTargetJoinsOnMySql(MySqlByLoad, UnlikeTargetJoinBehaviours):
 
 
 class TestUnlikeTargetJoinsOnMariaDb(MariaDbByInsert, UnlikeTargetJoinBehaviours):
+    pass
+
+
+class TestTargetsOnMySql(MySqlByLoad, TargetBehaviours):
+    pass
+
+
+class TestTargetsOnMariaDb(MariaDbByInsert, TargetBehaviours):
     pass

@@ -36,6 +36,14 @@ def test_missing_tables_are_made_without_unique_and_foreign_keys(tables: Tables)
     assert tables.keys("orders") == {"PRIMARY"}
 
 
+def test_what_is_created_is_named_as_at_the_sink(tables: Tables) -> None:
+    tables.at_source("CREATE TABLE t (id INT PRIMARY KEY)")
+    (plan,) = tables.plans("t")
+    with closing(tables.opened().open_tables()) as builder:
+        assert builder.create_missing([plan]) == {plan.sink_table: True}
+        assert builder.create_missing([plan]) == {plan.sink_table: False}
+
+
 def test_finishing_adds_the_keys_once(tables: Tables) -> None:
     tables.at_source(CUSTOMERS, ORDERS)
     plans = tables.plans("orders", "customers")
