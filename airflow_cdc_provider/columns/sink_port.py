@@ -347,7 +347,7 @@ class TableBuilder(Protocol):
         """Return the sink's tables of these plans that do not exist; changes nothing."""
 
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
-        """Create databases and tables that do not exist; return whether each was, by the sink's names.
+        """Create databases and tables that do not exist; tell which were, by the sink's names.
 
         Secondary unique and foreign keys are left for `finish`.
         """
