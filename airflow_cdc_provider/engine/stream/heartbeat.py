@@ -18,7 +18,10 @@ from dataclasses import asdict, dataclass
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
-from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import StateStore
@@ -29,7 +32,12 @@ from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.outages import Outages, Part
-from airflow_cdc_provider.engine.server_looks import SILENT_S, SOON_S, ServerLook, note_silence
+from airflow_cdc_provider.engine.server_looks import (
+    SILENT_S,
+    SOON_S,
+    ServerLook,
+    note_silence,
+)
 from airflow_cdc_provider.engine.stream.lag import Lag
 from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.table_counts import count_tables
