@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError, TableChangedError, UnsupportedTableError
+from airflow_cdc_provider.core.errors import (
+    RefusedError,
+    TableChangedError,
+    UnsupportedTableError,
+)
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import SilentListener
 from airflow_cdc_provider.core.splits import SnapshotSplit

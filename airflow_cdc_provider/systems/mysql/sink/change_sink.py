@@ -35,7 +35,11 @@ from airflow_cdc_provider.systems.mysql.sink import ledger, stopped_rows, writer
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import insert_slot, read_stream, slot_rows
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    insert_slot,
+    read_stream,
+    slot_rows,
+)
 from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
     SlotOutcome,
     SlotWriter,

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.codec import dumps, position_from_json, position_to_json
+from airflow_cdc_provider.core.codec import (
+    dumps,
+    position_from_json,
+    position_to_json,
+)
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots

@@ -28,7 +28,12 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import no_stream
-from airflow_cdc_provider.engine.stream.selection import FewWork, Selection, TableBatch, TableWork
+from airflow_cdc_provider.engine.stream.selection import (
+    FewWork,
+    Selection,
+    TableBatch,
+    TableWork,
+)
 from airflow_cdc_provider.engine.stream.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
 from airflow_cdc_provider.systems.mysql.sink.commit_script import (
