@@ -67,7 +67,7 @@ class Cuts(Protocol):
     """Finds values that cut an interval of a column into parts, over one open connection."""
 
     def __call__(self, schema: TableSchema, chosen: Chosen) -> Iterator[KeyPart] | None:
-        """Yield the values in order; None if no index of the column would find them.
+        """Yield the values at which an interval is cut, in order; None if no index would find them.
 
         A condition has none, and is None unless an index finds its rows and they are few.
         """

@@ -148,7 +148,10 @@ SinkPlace = Endpoint | Folder | Store
 
 
 def parse_sink(dsn: str) -> SinkPlace:
-    """Parse a sink's DSN: a server's, or a folder's URL; without a form it is a store's."""
+    """Parse a sink's DSN: a server's, or the URL of a folder.
+
+    A folder's URL that names no file format (`form`) is that of a store of files.
+    """
     if not dsn.startswith("file:"):
         return Endpoint.parse(dsn)
     try:

@@ -188,7 +188,7 @@ class CdcFinishOperator(CdcOperator):
         self.verify = verify
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Add the keys, announce changed tables; fail while a table is not consistent."""
+        """Add unique and foreign keys, announce changed tables; fail if one is not consistent."""
         with self.opened() as steps:
             if steps.run.model.stream.mode == "bounded":
                 skip_if_paused(steps)

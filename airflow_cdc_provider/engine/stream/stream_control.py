@@ -114,8 +114,8 @@ class Following:
             changes += form["changes"]
         return changes
 
-    def note_applied(self, quiet: IdleRange | None, coming: Sequence[TableId]) -> None:
-        """Take in the idle log read by now, and the tables that the log says were created."""
-        self.passed_over.log = quiet
-        if coming:
-            self.on_new_tables(coming)
+    def note_applied(self, idle: IdleRange | None, created: Sequence[TableId]) -> None:
+        """Note the idle log behind the last commit, and tables whose creation the log tells."""
+        self.passed_over.log = idle
+        if created:
+            self.on_new_tables(created)

@@ -23,7 +23,7 @@ from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.core.table_picks import is_new_table_event
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
-from airflow_cdc_provider.pipeline.steps.plan_sync import wanted_tables
+from airflow_cdc_provider.pipeline.steps.plan_sync import tables_to_add
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.table_requests import (
     may_be_done,
@@ -104,7 +104,7 @@ class NewTableWatch:
         found = _not_planned(self.run, picked_now(self.run))
         if found <= self._known:
             return False
-        if wanted_tables(self.run, captured_tables(self.run)):
+        if tables_to_add(self.run, captured_tables(self.run)):
             return True
         self._tell(found)
         return False

@@ -53,7 +53,7 @@ class Followed:
 def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -> Followed:
     """Add and remove tables as the file or the source changed since the plan was made."""
     looks = chain([captured], iter(lambda: captured_tables(run), None))
-    gone, wanted = dropped(run), retry_while_schema_moves(lambda: wanted_tables(run, next(looks)))
+    gone, wanted = dropped(run), retry_while_schema_moves(lambda: tables_to_add(run, next(looks)))
     if not (gone or wanted) or not _streams_this_plan(run):
         return Followed()
     lines = []
@@ -72,8 +72,8 @@ def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -
     return Followed(tuple(lines))
 
 
-def wanted_tables(run: Run, captured: Captured) -> tuple[TableId, ...]:
-    """Return the tables that a run adds: those newly picked, and those that came later."""
+def tables_to_add(run: Run, captured: Captured) -> tuple[TableId, ...]:
+    """Return the tables that a run adds: picked by the file since the plan, or made since."""
     if not follows_file(run):
         return ()
     left_out, _ = differences(run, captured.plans)

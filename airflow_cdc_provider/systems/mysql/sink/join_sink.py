@@ -182,7 +182,7 @@ class MySqlJoinSink:
         return join_ledger.joined_at(self._session, self._owner, request, split)
 
     def _may_join(self, joining: _Joining, slots: Sequence[Slot], position: LogPosition) -> bool:
-        """Tell whether the stream has the split's table and is past what a join needs."""
+        """Tell whether the stream has the table and is past the split's high watermark."""
         stream = stream_of_slots(slots)
         table = joining.split.table
         progress = None if stream is None else stream.passed(position).progress_of(table)

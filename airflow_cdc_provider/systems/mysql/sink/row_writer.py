@@ -340,7 +340,7 @@ class RowWriter:
 
 
 class _LoadedTexts:
-    """A run of texts with the same clause, which go into one LOAD DATA statement."""
+    """Texts of LOAD DATA with the same clause, which go into one statement."""
 
     def __init__(self, first: LoadText, pending: Iterator[LoadText]) -> None:
         self._first = first
@@ -349,7 +349,7 @@ class _LoadedTexts:
         self.following: LoadText | None = None
 
     def bodies(self) -> Iterator[memoryview]:
-        """Yield the texts' bytes; `rows` and `following` are known once this has ended."""
+        """Yield each text's bytes; then `rows` were sent, and `following` is the first text left."""
         text: LoadText | None = self._first
         while text is not None and text.clause == self._first.clause:
             self.rows += text.rows

@@ -37,7 +37,7 @@ _NEAR = 1 << 31
 
 
 class LogStretch(Protocol):
-    """Some events of one log file, which give imprints."""
+    """Some events of one log file, whose digests show later whether the log is the same."""
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
         """Return a digest of the log up to the last event at or before `place`, or None."""

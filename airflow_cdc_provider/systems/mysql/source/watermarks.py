@@ -250,7 +250,7 @@ class SnapshotWatermarks:
         while names:
             names &= set(prepared_transactions(self._connection, is_mariadb=True))
             if names and time.monotonic() >= deadline:
-                raise _reach_over(self._connection, sorted(names))
+                raise _prepared_too_long(self._connection, sorted(names))
             time.sleep(_XA_SHORT_POLL_S if names else 0)
 
     def _snapshot(self) -> MySqlPosition:
@@ -324,14 +324,14 @@ def _wait_for_no_prepared(connection: ServerConnection) -> None:
     deadline = time.monotonic() + _XA_WAIT_S
     while prepared := _prepared(connection):
         if time.monotonic() >= deadline:
-            raise _reach_over(connection, prepared)
+            raise _prepared_too_long(connection, prepared)
         time.sleep(_XA_POLL_S)
 
 
 def _require_no_prepared(connection: ServerConnection) -> None:
     """Refuse to take L while XA transactions are prepared."""
     if prepared := _prepared(connection):
-        raise _reach_over(connection, prepared)
+        raise _prepared_too_long(connection, prepared)
 
 
 def _prepared(connection: ServerConnection) -> list[str]:
@@ -339,8 +339,8 @@ def _prepared(connection: ServerConnection) -> list[str]:
     return prepared_transactions(connection, is_mariadb=False)
 
 
-def _reach_over(connection: ServerConnection, prepared: list[str]) -> StillPreparedError:
-    """Return the error for XA transactions that stay prepared while L is taken."""
+def _prepared_too_long(connection: ServerConnection, prepared: list[str]) -> StillPreparedError:
+    """Return the error for XA transactions that stay prepared over the low watermark."""
     return StillPreparedError(
         f"{len(prepared)} XA transactions stay prepared over the low watermark, {prepared[0]} "
         f"among them; they were waited for {_XA_WAIT_S:g} s",
