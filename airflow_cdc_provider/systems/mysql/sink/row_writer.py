@@ -349,7 +349,7 @@ class _LoadedTexts:
         self.following: LoadText | None = None
 
     def bodies(self) -> Iterator[memoryview]:
-        """Yield each text's bytes; then `rows` were sent, and `following` is the first text left."""
+        """Yield each text's bytes; then `rows` were sent, and `following` is the next text."""
         text: LoadText | None = self._first
         while text is not None and text.clause == self._first.clause:
             self.rows += text.rows
