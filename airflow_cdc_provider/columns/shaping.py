@@ -13,6 +13,7 @@ change of key that takes the old key away: the other half is an insert.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -174,15 +175,7 @@ def _filtered(changes: TableChanges, condition: RowFilter) -> TableChanges:
     stays = was | is_now
     if not stays.all():
         changes, kinds = changes.take(numbers_of(np.flatnonzero(stays))), kinds[stays]
-    return TableChanges(
-        changes.table,
-        changes.transaction,
-        changes.ordinal,
-        as_arrow(kinds, None, pa.int8()),
-        changes.before,
-        changes.after,
-        changes.facts,
-    )
+    return replace(changes, op=as_arrow(kinds, None, pa.int8()))
 
 
 # --- rows that are marked --------------------------------------------------------------------
@@ -198,16 +191,8 @@ def _marked(changes: TableChanges, plan: TablePlan) -> TableChanges:
     kinds = np.where(takes, np.int8(Op.UPDATE), np.where(is_second, np.int8(Op.INSERT), op[places]))
     wide = changes.take(numbers_of(places))
     after = _chosen(takes, wide.before, wide.after)
-    put = TableChanges(
-        wide.table,
-        wide.transaction,
-        wide.ordinal,
-        as_arrow(kinds.astype(np.int8), None, pa.int8()),
-        wide.before,
-        after,
-        wide.facts,
-    )
-    return _with_images(put, _output(put.before, plan), _output(put.after, plan, takes))
+    put = replace(wide, op=as_arrow(kinds.astype(np.int8), None, pa.int8()))
+    return _with_images(put, _output(wide.before, plan), _output(after, plan, takes))
 
 
 def _moves_key(changes: TableChanges, key: Sequence[str]) -> BoolArray:
@@ -231,14 +216,10 @@ def _with_images(
 ) -> TableChanges:
     """Return the same changes with other images: NULLs where a change has none."""
     op = as_numpy(changes.op)
-    return TableChanges(
-        changes.table,
-        changes.transaction,
-        changes.ordinal,
-        changes.op,
-        _absent_where(op == Op.INSERT, before),
-        _absent_where(op == Op.DELETE, after),
-        changes.facts,
+    return replace(
+        changes,
+        before=_absent_where(op == Op.INSERT, before),
+        after=_absent_where(op == Op.DELETE, after),
     )
 
 
