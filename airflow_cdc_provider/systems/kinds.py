@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow_cdc_provider.core.endpoint import SinkPlace
 from airflow_cdc_provider.core.errors import IntegrityError
@@ -18,6 +18,9 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.table_schema import ColumnType
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.columns.sink_port import SinkAbilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +176,21 @@ def _with_log(name: str) -> SystemKind:
             remedy="use the release that wrote it",
         )
     return kind
+
+
+def abilities_of(name: str) -> SinkAbilities:
+    """Return what a system can do as a sink, whatever its place; loads no library."""
+    return cast("SinkAbilities", import_module(KINDS[name].abilities).ABILITIES)
+
+
+def file_sections(part: Part) -> Mapping[str, Any]:
+    """Return the models of the pipeline file's sections that are a source or a sink, by type.
+
+    The first is that of a file which names no type. This loads pydantic, so a job never asks.
+    """
+    found = {
+        name: import_module(kind.file).SECTIONS.get(part)
+        for name, kind in sorted(KINDS.items(), key=lambda each: each[0] != FIRST)
+        if kind.file
+    }
+    return {name: section for name, section in found.items() if section is not None}

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkAbilities, SinkSettings
+from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.core.table_schema import ColumnType
-from airflow_cdc_provider.systems.kinds import FIRST, KINDS
+from airflow_cdc_provider.systems.kinds import KINDS
 
 
 class System(Protocol):
@@ -48,24 +48,6 @@ def system(name: str) -> System:
             remedy=f"use one of {', '.join(KINDS)}",
         )
     return cast(System, import_module(KINDS[name].module))
-
-
-def abilities_of(name: str) -> SinkAbilities:
-    """Return what a system can do as a sink, whatever its place; loads no library."""
-    return cast(SinkAbilities, import_module(KINDS[name].abilities).ABILITIES)
-
-
-def file_sections(part: Part) -> Mapping[str, Any]:
-    """Return the models of the pipeline file's sections that are a source or a sink, by type.
-
-    The first is that of a file which names no type. This loads pydantic, so a job never asks.
-    """
-    found = {
-        name: import_module(kind.file).SECTIONS.get(part)
-        for name, kind in sorted(KINDS.items(), key=lambda each: each[0] != FIRST)
-        if kind.file
-    }
-    return {name: section for name, section in found.items() if section is not None}
 
 
 def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:

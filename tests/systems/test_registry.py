@@ -10,10 +10,10 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint, parse_sink
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.systems.kinds import KINDS, conn_types, extra_reader
+from airflow_cdc_provider.systems.kinds import KINDS, abilities_of, conn_types, extra_reader
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
-from airflow_cdc_provider.systems.registry import abilities_of, open_sink, open_source
+from airflow_cdc_provider.systems.registry import open_sink, open_source
 
 
 @pytest.mark.parametrize("scheme", ["mysql", "mariadb", "MySQL"])

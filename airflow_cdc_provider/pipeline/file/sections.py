@@ -13,8 +13,7 @@ from pydantic import BaseModel, Discriminator, Tag
 from pydantic_core import ErrorDetails
 
 from airflow_cdc_provider.core.server_look import Part
-from airflow_cdc_provider.systems.kinds import FIRST
-from airflow_cdc_provider.systems.registry import file_sections
+from airflow_cdc_provider.systems.kinds import FIRST, file_sections
 from airflow_cdc_provider.systems.sections.base import SinkSection, SourceSection
 
 TO_COME = ("postgres", "delta", "iceberg", "parquet")
