@@ -47,7 +47,7 @@ def test_a_plan_is_made_once_and_gone_on_with(shop: Shop) -> None:
     made = plan(run)
     assert made.is_new
     assert not made.handed_off
-    assert made.created == (f"{shop.database}.orders",)
+    assert made.created == (f"{shop.target}.orders",)
     assert shop.sink_rows("SHOW TABLES") == [("orders",)]
     again = plan(shop.run())
     assert (again.is_new, again.plan_id, again.created) == (False, made.plan_id, ())
