@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from airflow_cdc_provider.columns.source_port import LogReading, SplitReading
 from airflow_cdc_provider.core.identifiers import TableId
@@ -15,10 +14,10 @@ STREAM = 0
 
 
 def log_reading(
-    spec: JobSpec, schemas: Mapping[TableId, TableSchema], *, reader: int = STREAM, **more: Any
+    spec: JobSpec, schemas: Mapping[TableId, TableSchema], *, reader: int = STREAM
 ) -> LogReading:
-    """Return the settings of a reader of the log; `more` are fields of `LogReading`."""
-    return LogReading(schemas, reader, spec.max_batch_changes, options=spec.source_options, **more)
+    """Return the settings of a reader of the log."""
+    return LogReading(schemas, reader, spec.max_batch_changes, spec.source_options)
 
 
 def split_reading(

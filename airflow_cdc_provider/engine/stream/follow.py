@@ -348,16 +348,12 @@ def _end_of_log(job: Job) -> LogPosition:
 def _task(job: Job, following: Following) -> StreamTask:
     """Return the settings of the stream's reader and writer."""
     spec, schemas, sink = job.spec, job.schemas(), job.sink()
+    # a table of the plan may be on its way in or out
+    reading = log_reading(spec, {t: schemas[t] for t in schemas if t in following.tables})
     return StreamTask(
         source=job.source(),
         sink=sink,
-        # a table of the plan may be on its way in or out
-        reading=log_reading(
-            spec,
-            {table: schemas[table] for table in schemas if table in following.tables},
-            picks=spec.picks,
-            facts=sink.abilities.facts,
-        ),
+        reading=replace(reading, picks=spec.picks, facts=sink.abilities.facts),
         max_batch_s=spec.max_batch_s,
     )
 

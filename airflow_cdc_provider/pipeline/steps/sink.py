@@ -34,18 +34,14 @@ def require_log_goes_on(run: Run, stream: StreamSplit) -> None:
 
 def secure_log(run: Run) -> None:
     """Have the source keep its log for the pipeline, where it has to be asked."""
-    source = source_of(run)
-    if source.abilities.holds_log:
-        with closing(source.hold(run.name)) as hold:
-            hold.secure()
+    with closing(source_of(run).hold(run.name)) as hold:
+        hold.secure()
 
 
 def release_log(run: Run) -> None:
     """Have the source keep no log for the pipeline any more."""
-    source = source_of(run)
-    if source.abilities.holds_log:
-        with closing(source.hold(run.name)) as hold:
-            hold.release()
+    with closing(source_of(run).hold(run.name)) as hold:
+        hold.release()
 
 
 def sink_of(run: Run, generation: int = 0, plans: Sequence[TablePlan] = ()) -> Sink:

@@ -109,19 +109,20 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
     schemas = catalogue.schemas([fact.table for fact in base])
     routes = loaded.model.sink.routes
     plans = tuple(
-        _plan(fact, schemas[fact.table], sink_table(fact.table, routes, ignore_case=fold), sink)
+        TablePlan(
+            schema=schema,
+            target=sink.target_of(
+                schema, sink_table(fact.table, routes, ignore_case=fold), SAME_SHAPE
+            ),
+            estimated_rows=fact.estimated_rows,
+        )
         for fact in base
-        if fact.table in schemas
+        if (schema := schemas.get(fact.table)) is not None
     )
     found = [*_reserved_targets(loaded, plans, sink), *_wrong_keys(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
     return Captured(plans, tuple(facts), catalogue.identity, fold, tuple(waiting))
-
-
-def _plan(fact: TableFacts, schema: TableSchema, target: TableId, sink: Sink) -> TablePlan:
-    """Return the plan of one table."""
-    return TablePlan(schema, sink.target_of(schema, target, SAME_SHAPE), fact.estimated_rows)
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:

@@ -237,11 +237,8 @@ class MySqlJoinSink:
             writer.delete_keys(_without(joined.touched, joined.rows, key))
         unlike = None
         if way is not LoadMethod.AGAIN and not split.listed:
-            condition, zero_dates = (
-                split_predicate(plan.split_at_sink(split)),
-                self._rows.zero_dates,
-            )
-            unlike = row_diff_of(self._session, plan, condition, joined.rows, zero_dates)
+            condition = split_predicate(plan.split_at_sink(split))
+            unlike = row_diff_of(self._session, plan, condition, joined.rows, self._rows.zero_dates)
         if unlike is not None:
             writer.delete_keys(unlike.missing.select(key))
             writer.write([unlike.missing], WriteMode.INSERT, load=way is LoadMethod.LOAD)
