@@ -1,7 +1,7 @@
 """The sections of the pipeline file that each system brings its own of, and what all have.
 
 A system's section is a subclass in its module `file`, told apart by `type`, with the keys that this
-system alone has. The registry loads it for the file's model; executors never load it.
+system alone has. `systems.kinds` loads it for the file's model; executors never load it.
 """
 
 from __future__ import annotations
