@@ -125,7 +125,7 @@ def runs(
     airflow_db: None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Runs]:
-    with open_shop(mysql_server, mysql_sink, tmp_path_factory.mktemp("shop"), "shop") as shop:
+    with open_shop(mysql_server, mysql_sink, tmp_path_factory.mktemp("shop"), "synced") as shop:
         path = shop.write_pipeline()
         path.write_text(
             path.read_text().replace("spark.ui.enabled: false", "spark.ui.enabled: true")
@@ -190,7 +190,7 @@ def test_a_second_run_only_streams(runs: Runs, capfd: pytest.CaptureFixture[str]
     assert second.ran == {"preflight", "stream", "finish"}
     assert second.skipped == {"plan", "snapshot", "hand_off", "verify"}
     assert second.state == "success"
-    assert second.returned("preflight")["pipeline"] == "shop"
+    assert second.returned("preflight")["pipeline"] == "synced"
     assert plan_of(runs) == before
     assert runs.shop.is_equal()
 
@@ -228,7 +228,7 @@ def test_other_tasks_find_references_and_summaries_in_xcom_and_no_rows(
 ) -> None:
     first = runs.first(capfd)
     returned = {name: first.returned(name) for name in first.xcom}
-    assert {value["pipeline"] for value in returned.values()} == {"shop"}
+    assert {value["pipeline"] for value in returned.values()} == {"synced"}
     assert len(str(returned)) < 10_000
     assert "customer 17" not in str(returned)
     handed_off = returned["hand_off"]["tables"][f"{runs.shop.source_database}.orders"]
@@ -246,7 +246,7 @@ def test_each_target_tables_asset_tells_the_consistent_point(
     extras = {uri: json.loads(extra) for uri, extra in told}
     assert set(extras) == {f"{where}/orders", f"{where}/customers"}
     for extra in extras.values():
-        assert extra["pipeline"] == "shop"
+        assert extra["pipeline"] == "synced"
         assert "bin." in extra["position"]
     points = stored(f"SELECT value FROM asset_state_store s {mine} WHERE key = 'watermark'")
     (mirrored,) = points

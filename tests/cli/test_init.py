@@ -27,8 +27,12 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def init(shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Init:
-    """Run `init` in a process that has the shop's DSNs; without answers there is no terminal."""
+    """Run `init` in a process that has the shop's DSNs; without answers there is no terminal.
+
+    The file is named after its database: a sink that others use as well may know a `shop`.
+    """
     shop.path.unlink()
+    shop.path = shop.path.with_name(f"p_{shop.database}.yaml")
     for name, dsn in shop.environment.items():
         monkeypatch.setenv(name, dsn)
 

@@ -15,7 +15,7 @@ from tests.web.new_pipelines import Choices, hung_server
 from tests.web.serving import BUSY, Served, framed, opened, themed
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, FrameLocator, Locator
+    from playwright.sync_api import Browser, FrameLocator, Locator, Route
     from playwright.sync_api import Page as Tab
 
 pytestmark = pytest.mark.timeout(300)
@@ -117,6 +117,52 @@ def test_single_tables_patterns_and_routes_are_written_as_they_were_chosen(
     model = load_pipeline(path).model
     assert model.source.tables == (f"{choices.database}.orders", f"{choices.database}.cust*")
     assert model.sink.route == {f"{choices.database}.orders": f"{choices.target}.renamed"}
+
+
+def test_another_look_at_the_same_source_forgets_nothing_that_was_chosen(
+    tab: Tab, served: Served, choices: Choices, mysql_server: SqlServer
+) -> None:
+    tab.goto(f"{served.url}/cdc/page")
+    dialog = form_of(tab)
+    looked_at(dialog, choices)
+    dialog.get_by_label(f"{choices.database}.orders").check()
+    dialog.get_by_label(f"{choices.database}.customers").check()
+    dialog.get_by_label("And what fits these patterns").fill(f"{choices.database}.add*")
+    mysql_server.execute("DROP TABLE customers", database=choices.database)
+    mysql_server.execute("CREATE TABLE added (id INT PRIMARY KEY)", database=choices.database)
+    dialog.get_by_role("button", name="Look at its tables").click()
+    dialog.get_by_label(f"{choices.database}.added").wait_for()
+    assert dialog.get_by_label(f"{choices.database}.orders").is_checked()
+    assert dialog.get_by_label("Find a table").input_value() == choices.database
+    dialog.get_by_role("button", name="Show the file").click()
+    text = shown(dialog, "The file").locator("pre").inner_text()
+    assert f"{choices.database}.orders" in text
+    assert f"{choices.database}.add*" in text
+    assert f"{choices.database}.customers" not in text
+
+
+def test_what_is_chosen_while_a_second_look_is_on_its_way_stays_chosen(
+    tab: Tab, served: Served, choices: Choices
+) -> None:
+    looks: list[Route] = []
+
+    def held_back(route: Route) -> None:
+        looks.append(route)
+        if len(looks) == 1:
+            route.continue_()
+
+    tab.route("**/api/new/tables", held_back)
+    tab.goto(f"{served.url}/cdc/page")
+    dialog = form_of(tab)
+    looked_at(dialog, choices)
+    ticked = dialog.get_by_label(f"{choices.database}.*")
+    ticked.wait_for()
+    dialog.get_by_role("button", name="Look at its tables").click()
+    ticked.check()
+    looks[1].continue_()
+    dialog.get_by_text("Asking the source…").wait_for(state="detached")
+    assert ticked.is_checked()
+    assert dialog.get_by_role("button", name="Show the file").is_enabled()
 
 
 def test_without_a_clipboard_the_file_is_copied_as_well(

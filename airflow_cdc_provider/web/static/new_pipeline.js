@@ -58,7 +58,7 @@ export function newPipelineForm(connections, taken) {
     try {
       const found = await post("api/new/tables", { source: asked });
       looked.replaceChildren(...found.facts.map((fact) => h("p", { class: "quiet fact" }, fact)));
-      choice = tableChoice(found.tables, outdated);
+      choice = tableChoice(found.tables, outdated, lookedAt === asked ? choice.kept() : null);
       lookedAt = asked;
       replace(picker, choice.element);
     } catch (error) {

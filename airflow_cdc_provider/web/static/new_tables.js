@@ -9,16 +9,18 @@ const SIZE = (table) => `about ${plural(table.rows, "row")}, ${bytes(table.bytes
 /** A dot inside a name is written doubled, as in the pipeline file. */
 export const everyTableOf = (database) => `${database.replaceAll(".", "..")}.*`;
 
-/** Build the choice; `changed` is called after each change of it. */
-export function tableChoice(tables, changed) {
-  const ticked = new Set();
-  const whole = new Set();
+/** Build the choice; `changed` is called after each change of it. `before` is what an earlier look had chosen. */
+export function tableChoice(tables, changed, before = null) {
   const names = [...new Set(tables.map((table) => table.database))].sort();
+  const offered = new Set(tables.filter((table) => !table.left_out).map((table) => table.table));
+  const ticked = new Set(before?.ticked.filter((table) => offered.has(table)));
+  const whole = new Set(before?.whole.filter((database) => names.includes(database)));
   const few = names.map((database) => [database, tables.filter((table) => table.database === database)]);
   const list = h("div", { class: "picked offered" });
   const sum = h("span", { class: "quiet" });
-  const search = h("input", { type: "search", placeholder: "Find a table", "aria-label": "Find a table" });
+  const search = h("input", { type: "search", placeholder: "Find a table", "aria-label": "Find a table", value: before?.search ?? "" });
   const patterns = h("textarea", { rows: "2", placeholder: "shop.order_*" });
+  patterns.value = before?.patterns ?? "";
   const typed = () => patterns.value.split(/[\s,]+/).filter(Boolean);
 
   function box(key, text, isChecked, isDisabled, act, ...more) {
@@ -81,6 +83,8 @@ export function tableChoice(tables, changed) {
       list,
       h("label", {}, "And what fits these patterns, now or later; * is any characters", patterns),
     ],
+    /** What another look at the same source begins with. */
+    kept: () => ({ ticked: [...ticked], whole: [...whole], patterns: patterns.value, search: search.value }),
     chosen: () => [
       ...[...whole].sort().map(everyTableOf),
       ...tables.filter((table) => ticked.has(table.table) && !whole.has(table.database)).map((table) => table.table),
