@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
-from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
+from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection
 from airflow_cdc_provider.spark.batch_codec import decode, encode
 from airflow_cdc_provider.systems import kinds
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type

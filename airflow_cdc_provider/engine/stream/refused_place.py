@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.stream.selection import CapturedTables
+from airflow_cdc_provider.engine.sink.selection import CapturedTables
 
 _BATCH_S = 5.0
 

@@ -45,9 +45,9 @@ from airflow_cdc_provider.core.statement_effect import StatementEffect, Statemen
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
-from airflow_cdc_provider.engine.stream.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.stream_control import Following
 
 _READ_S = 5.0

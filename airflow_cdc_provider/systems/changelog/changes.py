@@ -36,7 +36,7 @@ from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import no_stream
-from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
+from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope, Transactions
 from airflow_cdc_provider.systems.changelog.events import Passed, events_of, places_of
 from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, SealedFile

@@ -37,7 +37,7 @@ from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_cdc_provider.systems.mysql.sink.change_sink import MySqlChangeSink
+    from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
     from airflow_cdc_provider.systems.mysql.sink.join_sink import MySqlJoinSink
     from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
@@ -123,12 +123,12 @@ class MySqlSink:
         session = self._session("joining splits")
         return MySqlJoinSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
 
-    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
+    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> SlotChangeSink:
         """Open the sink that applies changes; `columns` are the Arrow schemas of the changes."""
         slots = self.settings.writers if self.settings.apply is ApplyMode.MERGED else 1
         return self._changes(columns, slots=slots)
 
-    def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
+    def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema]) -> SlotChangeSink:
         """Open the sink that applies the changes of one stopped table."""
         return self._changes(columns, stopped=table)
 
@@ -138,20 +138,23 @@ class MySqlSink:
         *,
         slots: int = 1,
         stopped: TableId | None = None,
-    ) -> MySqlChangeSink:
+    ) -> SlotChangeSink:
         """Open the sink of changes, for the stream or for one stopped table."""
-        from airflow_cdc_provider.engine.stream.selection import CapturedTables  # noqa: PLC0415
-        from airflow_cdc_provider.systems.mysql.sink.change_sink import (  # noqa: PLC0415
-            MySqlChangeSink,
+        from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink  # noqa: PLC0415
+        from airflow_cdc_provider.engine.sink.selection import CapturedTables  # noqa: PLC0415
+        from airflow_cdc_provider.systems.mysql.sink.change_store import (  # noqa: PLC0415
+            MySqlChangeStore,
         )
 
-        return MySqlChangeSink(
+        captured = CapturedTables(self.plans, columns)
+        store = MySqlChangeStore(
             lambda: self._session("applying changes", scripts=True),
             self.owner,
-            CapturedTables(self.plans, columns),
+            captured,
             slots=slots,
             stopped=stopped,
         )
+        return SlotChangeSink(store, captured, of_stopped_table=stopped is not None)
 
     @property
     def _zero_dates(self) -> ZeroDates:

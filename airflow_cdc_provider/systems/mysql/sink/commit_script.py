@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from airflow_cdc_provider.core.codec import dumps, position_to_json
 from airflow_cdc_provider.core.errors import SinkBusyError
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.engine.stream.selection import TableWork
+from airflow_cdc_provider.engine.sink.selection import TableWork
 from airflow_cdc_provider.systems.mysql.server.scripts import ScriptOutcome
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import TextStatement
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession

@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.errors import (
     SchemaMovedError,
     SplitOutdatedError,
 )
-from airflow_cdc_provider.engine.stream.selection import Selection
+from airflow_cdc_provider.engine.sink.selection import Selection
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import join_ledger
 from airflow_cdc_provider.systems.mysql.source import split_log

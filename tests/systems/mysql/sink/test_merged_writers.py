@@ -15,8 +15,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
-from airflow_cdc_provider.engine.stream.selection import Selection, TableWork
-from airflow_cdc_provider.engine.stream.slots import part_of, spread_columns
+from airflow_cdc_provider.engine.sink.selection import Selection, TableWork
+from airflow_cdc_provider.engine.sink.slots import part_of, spread_columns
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
 from tests.behaviours.sink_change_behaviours import history

@@ -1,40 +1,32 @@
-"""One writer slot: rows, position and generation check in one sink transaction (law 7).
+"""One writer slot in a MySQL-protocol sink: its row of the ledger, and how its rows are written.
 
-The slot's row in the ledger is locked first and read in the same transaction, so a double of this
-writer, of whatever generation, waits its turn and then sees that the batch is committed. What is
-applied is chosen from the position just read, never from one remembered.
-
-A source transaction too large for memory comes in parts: the sink's transaction stays open from
-the first to the last, and only the last one stores the position and commits. If anything fails in
-between, all of it is rolled back and the slot is broken: what follows would be a transaction
-without its beginning. Whoever opens the sink again begins at the ledger's position.
+What it commits and when is `engine.sink.slot_writer`'s to decide.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_from_json
-from airflow_cdc_provider.core.errors import CdcError, SinkUnreachableError, only_of
+from airflow_cdc_provider.core.errors import only_of
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import no_stream
-from airflow_cdc_provider.engine.stream.selection import (
+from airflow_cdc_provider.engine.sink.selection import (
     FewWork,
     Selection,
     TableBatch,
     TableWork,
 )
-from airflow_cdc_provider.engine.stream.slots import part_of
+from airflow_cdc_provider.engine.sink.slot_store import Result, SlotOutcome, SlotRow
+from airflow_cdc_provider.engine.sink.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
 from airflow_cdc_provider.systems.mysql.sink.commit_script import (
     CommitScripts,
@@ -54,38 +46,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
-class SlotOutcome:
-    """What a slot has committed of a batch: its end, its counts and the error that ends it."""
-
-    end: LogPosition
-    changes_of: Mapping[TableId, RowCounts] = field(default_factory=dict)
-    transactions: int = 0
-    committed_us: int = 0
-    stopped_by: CdcError | None = None
-    """The stream ends here: a statement changed a captured table, or may have."""
-    passed_over: IdleRange | None = None
-    """The batch, if nothing of it was committed because it holds nothing for the sink."""
-
-    @property
-    def changes(self) -> int:
-        """Return the number of row changes in the batch, before changes of one key were merged."""
-        return sum(counts.total for counts in self.changes_of.values())
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed:
-    """The slot's row of the ledger: its position, and its stream split."""
-
-    position: LogPosition
-    split: str
-    """The stored split's name."""
-    stream: StreamSplit
-    """The stored split: positions behind it are not yet taken into account."""
-
-
-class SlotWriter:
-    """Applies batches of changes over one session, as one of `slots` writer slots."""
+class MySqlSlotStore:
+    """Keeps one of `slots` writer slots over one session, or the one of a stopped table."""
 
     def __init__(
         self,
@@ -109,110 +71,54 @@ class SlotWriter:
         self._stored: tuple[str, StreamSplit] | None = None
         self._scripts = CommitScripts(session)
         self._few: dict[TableId, FewStatements] = {}
-        self._reached: _Committed | None = None
-        """Where the transaction under way found the slot, or moves it to."""
-        self._left: _Committed | None = None
-        """Where the last one left it; None if that is not for sure."""
-        self._open: _Committed | None = None
-        self._so_far: SlotOutcome | None = None
-        self._is_broken = False
 
     @property
-    def _is_stopped_table(self) -> bool:
-        """Tell whether this writer applies a stopped table's changes, not the stream's."""
-        return self._ledger != "stream"
+    def where(self) -> str:
+        """Return which slot this is and where, for errors."""
+        return f"slot {self._slot} on {self.session.where}"
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
         self.session.close()
 
-    def apply(self, selection: Selection) -> SlotOutcome | None:
-        """Apply a batch, or a part of one, and commit; None while its transaction stays open."""
-        if self._is_broken:
-            raise SinkUnreachableError(
-                "this sink failed in the middle of a source transaction",
-                where=f"slot {self._slot} on {self.session.where}",
-                risk="none: all of the transaction was rolled back",
-                remedy="open the sink again and read from the ledger's position",
-            )
-        left, self._left = self._left, None
-        if self._open is None and selection.batch.end is not None:
-            outcome = self._apply_at_once(selection, left)
-            if outcome is None:
-                outcome = self.session.transaction(lambda: self._apply_whole(selection))
-            self._left = self._reached
-            return outcome
-        # Broken unless it says otherwise: an interrupt counts as a failure, too.
-        self._is_broken = True
-        try:
-            outcome = self._apply_part(selection)
-            self._is_broken = False
-            return outcome
-        finally:
-            if self._is_broken:
-                self.session.rollback()
+    def transaction(self, work: Callable[[], Result]) -> Result:
+        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
+        return self.session.transaction(work)
 
-    def _apply_at_once(self, selection: Selection, left: _Committed | None) -> SlotOutcome | None:
-        """Apply a small batch as one commit script; None if it must be applied by statements."""
-        if left is None or left.stream.inconsistent or not self._scripts.are_taken:
+    def begin(self) -> None:
+        """Begin a transaction that stays open over several calls."""
+        self.session.begin()
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+        self.session.commit()
+
+    def rollback(self) -> None:
+        """Undo the open transaction, if there is one."""
+        self.session.rollback()
+
+    def commit_at_once(
+        self, selection: Selection, row: SlotRow, end: LogPosition
+    ) -> SlotOutcome | None:
+        """Commit a small batch as one commit script; None if nothing was kept."""
+        if not self._scripts.are_taken:
             return None
-        if selection.is_contained(left.position) or not selection.follows(left.position):
-            return None
-        end, stopped_by = selection.end_within(left.stream)
-        if end is None or stopped_by is not None or not selection.batch.changes:
-            return None
-        work, rows = self._statements_of(selection, left)
-        outcome = replace(_outcome(left.position, work), end=end)
+        work, rows = self._statements_of(selection, row)
+        outcome = replace(SlotOutcome.of(row.position, work), end=end)
         if rows is None or not self._scripts.commit(
             slot_row=self._slot_row(),
-            at=(left.position, left.split),
+            at=(row.position, row.name),
             rows=rows,
-            store=self._store_statements(left, outcome),
+            store=self._store_statements(row, outcome),
             claim=ledger.generation_query(self._owner, self.session.capabilities.share_lock),
             generation=self._owner.generation,
         ):
             return None
-        self._reached = replace(left, position=end)
-        return outcome
-
-    def _apply_whole(self, selection: Selection) -> SlotOutcome:
-        """Apply a whole batch, within a transaction, from the slot's position on."""
-        committed = self._committed()
-        if selection.is_contained(committed.position):
-            return SlotOutcome(committed.position)
-        selection.check_follows(committed.position)
-        passed_over = selection.passes_over(committed.stream)
-        if passed_over is not None and not self._is_stopped_table:
-            return SlotOutcome(committed.position, passed_over=passed_over)
-        work = selection.work(committed.position, committed.stream)
-        self._write(work)
-        return self._store(selection, committed, _outcome(committed.position, work))
-
-    def _apply_part(self, selection: Selection) -> SlotOutcome | None:
-        """Apply a part of a source transaction; commit with the last part, else return None."""
-        if self._open is None:
-            self.session.begin()
-            self._open = self._committed()
-            self._so_far = SlotOutcome(self._open.position)
-        committed, so_far = self._open, self._so_far or SlotOutcome(self._open.position)
-        if not selection.is_contained(committed.position):
-            selection.check_follows(committed.position)
-            work = selection.work(committed.position, committed.stream)
-            self._write(work)
-            so_far = _sum(so_far, _outcome(committed.position, work))
-        if selection.batch.end is None:
-            self._so_far = so_far
-            return None
-        outcome = so_far
-        if not selection.is_contained(committed.position):
-            outcome = self._store(selection, committed, so_far)
-        self.session.commit()
-        self._open = self._so_far = None
         return outcome
 
     # --- the ledger's row ---------------------------------------------------------------------
 
-    def _committed(self) -> _Committed:
+    def locked_row(self) -> SlotRow:
         """Lock and read the slot's row, and its stream split unless that is known.
 
         The split is read again only when the row names another one.
@@ -224,30 +130,21 @@ class SlotWriter:
         position, name = found[0]
         if self._stored is None or self._stored[0] != name:
             self._stored = name, split_named(self.session, self._owner, name)
-        self._reached = _Committed(position_from_json(json.loads(position)), name, self._stored[1])
-        return self._reached
+        return SlotRow(position_from_json(json.loads(position)), name, self._stored[1])
 
     def _slot_row(self) -> str:
         """Return the query that locks the slot's row and reads its position and split's name."""
         return f"SELECT position, split FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
 
-    def _store(
-        self, selection: Selection, committed: _Committed, outcome: SlotOutcome
-    ) -> SlotOutcome:
-        """Store the batch's end as the slot's position, and check the generation last."""
-        end, stopped_by = selection.end_within(committed.stream)
-        if end is None:
-            raise ValueError("a part of a transaction is not stored")
-        outcome = replace(outcome, end=end, stopped_by=stopped_by)
-        for statement in self._store_statements(committed, outcome):
+    def move(self, row: SlotRow, outcome: SlotOutcome) -> None:
+        """Move the row to the outcome's end and count its changes; check the generation last."""
+        for statement in self._store_statements(row, outcome):
             self.session.execute(statement)
         ledger.claim_commit(self.session, self._owner)
-        self._reached = replace(committed, position=end)
-        return outcome
 
-    def _store_statements(self, committed: _Committed, outcome: SlotOutcome) -> list[str]:
+    def _store_statements(self, row: SlotRow, outcome: SlotOutcome) -> list[str]:
         """Return the statements that move the slot to the batch's end and count its changes."""
-        moved = moved_to(self.session, outcome.end, committed.stream, self._owner)
+        moved = moved_to(self.session, outcome.end, row.stream, self._owner)
         statements = [
             f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "
             f"changes = changes + {outcome.changes}, "
@@ -264,7 +161,7 @@ class SlotWriter:
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def _write(self, work: TableBatch) -> None:
+    def write(self, work: TableBatch) -> None:
         """Write the rows of a batch that fall to this slot."""
         for table in work.tables:
             mine = part_of(table, self._slot, self._slots)
@@ -274,14 +171,14 @@ class SlotWriter:
                 self._write_in_one_way(mine)
 
     def _statements_of(
-        self, selection: Selection, left: _Committed
+        self, selection: Selection, row: SlotRow
     ) -> tuple[TableBatch | FewWork, list[RowStatement] | None]:
         """Return a batch's work and the statements that write its rows, None if there are none."""
-        few = selection.few_work(left.position, left.stream) if self._slots == 1 else None
+        few = selection.few_work(row.position, row.stream) if self._slots == 1 else None
         rows = None if few is None else self._few_statements(few)
         if few is not None and rows is not None:
             return few, rows
-        work = selection.work(left.position, left.stream)
+        work = selection.work(row.position, row.stream)
         return work, self._row_statements(work)
 
     def _few_statements(self, work: FewWork) -> list[RowStatement] | None:
@@ -370,28 +267,3 @@ class SlotWriter:
     def _keys(self, work: TableWork) -> pa.RecordBatch:
         """Return the keys of the rows that are written."""
         return work.merged.upserts.select(list(work.plan.target.primary_key))
-
-
-def _outcome(position: LogPosition, work: TableBatch | FewWork) -> SlotOutcome:
-    """Return the outcome of a batch's work: its changes, transactions and commit time."""
-    return SlotOutcome(position, work.changes_of, work.transactions, work.committed_us)
-
-
-def _sum(one: SlotOutcome, other: SlotOutcome) -> SlotOutcome:
-    """Add the outcomes of two parts of a batch; a transaction in both is counted once."""
-    return replace(
-        other,
-        changes_of=added(one.changes_of, other.changes_of),
-        transactions=one.transactions
-        + other.transactions
-        - (1 if one.transactions and other.transactions else 0),
-        committed_us=max(one.committed_us, other.committed_us),
-    )
-
-
-def smallest_end(outcomes: Sequence[SlotOutcome]) -> LogPosition:
-    """Return the largest position that all slots have reached."""
-    reached = outcomes[0].end
-    for outcome in outcomes[1:]:
-        reached = reached.meet(outcome.end)
-    return reached

@@ -10,6 +10,8 @@ two rows that exchange a unique value, must never be written by two writers at o
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +19,15 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columns.merge import MergedChanges
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.engine.stream.selection import TableWork
+from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
+from airflow_cdc_provider.engine.sink.selection import TableWork
 
 _SPREAD = (KeyKind.INTEGER, KeyKind.TEMPORAL)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -58,6 +65,31 @@ def spread_columns(schema: TableSchema) -> tuple[str, ...]:
 def whole_table_slot(table: TableId, slots: int) -> int:
     """Return the slot that writes a table of the source whose rows are not spread over slots."""
     return zlib.crc32(str(table).encode()) % slots
+
+
+def collapsed(rows: Sequence[Slot], plans: Sequence[TablePlan]) -> StreamSplit:
+    """Return the stream split at the smallest position of all writer slots."""
+    stream = stream_of_slots(rows)
+    if stream is None:
+        raise ValueError("no slots")
+    targets = {plan.schema.table: plan.target for plan in plans}
+
+    def kept(progress: TableProgress) -> TableProgress:
+        target = targets.get(progress.table)
+        if target is None or len(rows) == 1 or spread_columns(target):
+            return progress
+        own = rows[whole_table_slot(progress.table, len(rows))].position
+        return replace(progress, applied_through=_later(progress.applied_through, own))
+
+    return replace(stream, tables=tuple(kept(progress) for progress in stream.tables))
+
+
+def _later(one: LogPosition, other: LogPosition) -> LogPosition:
+    """Return the later of two positions, or the first where they cannot be compared."""
+    try:
+        return one.join(other)
+    except CdcError:
+        return one  # not comparable: the table is replayed, which is right, if not needed
 
 
 def _of_slot(rows: pa.RecordBatch, names: tuple[str, ...], slot: int, slots: int) -> pa.RecordBatch:

@@ -1,0 +1,113 @@
+"""The port of a writer slot: one session to a sink, the slot's row of the ledger, tables' rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.row_counts import RowCounts, added
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.selection import FewWork, Selection, TableBatch
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOutcome:
+    """What a slot has committed of a batch: its end, its counts and the error that ends it."""
+
+    end: LogPosition
+    changes_of: Mapping[TableId, RowCounts] = field(default_factory=dict)
+    transactions: int = 0
+    committed_us: int = 0
+    stopped_by: CdcError | None = None
+    """The stream ends here: a statement changed a captured table, or may have."""
+    passed_over: IdleRange | None = None
+    """The batch, if nothing of it was committed because it holds nothing for the sink."""
+
+    @classmethod
+    def of(cls, position: LogPosition, work: TableBatch | FewWork) -> SlotOutcome:
+        """Return the outcome of a batch's work: its changes, transactions and commit time."""
+        return cls(position, work.changes_of, work.transactions, work.committed_us)
+
+    @property
+    def changes(self) -> int:
+        """Return the number of row changes in the batch, before changes of one key were merged."""
+        return sum(counts.total for counts in self.changes_of.values())
+
+    def plus(self, later: SlotOutcome) -> SlotOutcome:
+        """Add the outcome of a later part of a batch; a transaction in both is counted once."""
+        twice = 1 if self.transactions and later.transactions else 0
+        return replace(
+            later,
+            changes_of=added(self.changes_of, later.changes_of),
+            transactions=self.transactions + later.transactions - twice,
+            committed_us=max(self.committed_us, later.committed_us),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """A slot's row of the ledger: its position, and its stream split."""
+
+    position: LogPosition
+    name: str
+    """The name under which the store keeps the split."""
+    stream: StreamSplit
+    """The stored split: positions behind it are not yet taken into account."""
+
+
+class SlotStore(Protocol):
+    """Keeps one writer slot and the rows that it writes, in transactions of one session."""
+
+    @property
+    def where(self) -> str:
+        """Return which slot this is and where, for errors."""
+
+    def transaction(self, work: Callable[[], Result]) -> Result:
+        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
+
+    def begin(self) -> None:
+        """Begin a transaction that stays open over several calls."""
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+
+    def rollback(self) -> None:
+        """Undo the open transaction, if there is one."""
+
+    def locked_row(self) -> SlotRow:
+        """Lock and read the slot's row; `FencedError` under an older generation.
+
+        A slot without a row is a `SnapshotRequiredError`.
+        """
+
+    def write(self, work: TableBatch) -> None:
+        """Write the rows of a batch that fall to this slot."""
+
+    def move(self, row: SlotRow, outcome: SlotOutcome) -> None:
+        """Move the row to the outcome's end and count its changes; check the generation last."""
+
+    def commit_at_once(
+        self, selection: Selection, row: SlotRow, end: LogPosition
+    ) -> SlotOutcome | None:
+        """Commit a small batch behind `row` in fewer round trips; None if nothing was kept.
+
+        Then it is committed step by step. A store that has no such way always returns None.
+        """
+
+    def close(self) -> None:
+        """Close the session; an open transaction is rolled back."""
+
+
+def smallest_end(outcomes: Sequence[SlotOutcome]) -> LogPosition:
+    """Return the largest position that all slots have reached."""
+    reached = outcomes[0].end
+    for outcome in outcomes[1:]:
+        reached = reached.meet(outcome.end)
+    return reached

@@ -1,0 +1,107 @@
+"""The writer slots of a stream in a MySQL-protocol sink: sessions, and rows of the ledger.
+
+When the number of slots changes, they all begin at the smallest position; tables that one slot
+had to itself keep theirs as their own "applied through".
+
+A table that the stream leaves alone has one slot to itself, in a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.selection import CapturedTables
+from airflow_cdc_provider.engine.sink.slots import collapsed
+from airflow_cdc_provider.systems.mysql.sink import ledger, stopped_rows, writers
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    insert_slot,
+    read_stream,
+    slot_rows,
+)
+from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import (
+    delete_unused_splits,
+    needs_cleanup,
+)
+from airflow_cdc_provider.systems.mysql.sink.table_drift import require_as_planned
+
+
+class MySqlChangeStore:
+    """The writer slots of one pipeline; each has its own session."""
+
+    def __init__(
+        self,
+        open_session: Callable[[], SinkSession],
+        owner: Owner,
+        captured: CapturedTables,
+        *,
+        slots: int = 1,
+        stopped: TableId | None = None,
+    ) -> None:
+        self._owner = owner
+        self._stopped = stopped
+        plans = tuple(captured.plans.values())
+        self._sessions: list[SinkSession] = []
+        opened = False
+        try:
+            self._sessions = [open_session() for _ in range(slots)]
+            create_ledger(self._sessions[0])
+            self._locks = [writers.register_writer(session, owner) for session in self._sessions]
+            if stopped is None:
+                spread_over(self._sessions[0], owner, plans, slots)
+            require_as_planned(self._sessions[0], owner, captured.followed)
+            tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
+            self.slots = [
+                MySqlSlotStore(session, owner, tables, slot=slot, slots=slots, stopped=stopped)
+                for slot, session in enumerate(self._sessions)
+            ]
+            opened = True
+        finally:
+            if not opened:
+                self._close_sessions()
+
+    def close(self) -> None:
+        """Close the writers' sessions; an open transaction is rolled back."""
+        for session, lock in zip(self._sessions, self._locks, strict=True):
+            writers.unregister_writer(session, lock)
+        self._close_sessions()
+
+    def _close_sessions(self) -> None:
+        """Close all sessions."""
+        for session in self._sessions:
+            session.close()
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed, None if not stored."""
+        if self._stopped is None:
+            return read_stream(self._sessions[0], self._owner)
+        found = stopped_rows.stopped_tables(self._sessions[0], self._owner)
+        return next((each.stream for each in found if each.table == self._stopped), None)
+
+
+def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], slots: int) -> None:
+    """Rewrite the ledger's writer slots to exactly `slots`, unless there are that many already."""
+    mine = pipeline_is(owner.pipeline)
+
+    def spread() -> None:
+        ledger.check_generation(session, owner, lock="FOR UPDATE")
+        rows = slot_rows(session, owner)
+        if len(rows) in (0, slots):
+            if needs_cleanup(session, owner):
+                slot_rows(session, owner, lock="FOR UPDATE")
+                delete_unused_splits(session, owner)
+            return
+        stream = collapsed(rows, plans)
+        session.execute(f"DELETE FROM {LEDGER}.stream WHERE {mine}")
+        for slot in range(slots):
+            insert_slot(session, owner, stream, slot=slot, slots=slots)
+        delete_unused_splits(session, owner)
+
+    session.transaction(spread)
