@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.sink import ledger
-from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
 
 BETWEEN_ROWS_AND_REPORT = "between rows and report"
 BETWEEN_COMMIT_AND_TELLING = "between commit and telling the assigner"
@@ -33,7 +33,7 @@ class KillingSink(MySqlSink):
     """Made just before the end, so that it comes once."""
     moment: str = BETWEEN_ROWS_AND_REPORT
 
-    def open_splits(self) -> MySqlSplitSink:
+    def open_splits(self) -> RangeSplitSink:
         sink = MySqlSink.open_splits(self)
         store_report, publish = ledger.store_report, sink.publish
 

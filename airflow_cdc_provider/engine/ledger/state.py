@@ -96,6 +96,8 @@ class LedgerState:
     stopped: tuple[StoppedTable, ...] | None = None
     changes: tuple[SchemaChange, ...] | None = None
     """Schema changes that were begun and are not ended, oldest first."""
+    owned: frozenset[TableId] | None = None
+    """Tables that were handed off to the stream, for a store that keeps them beside its slots."""
 
     @property
     def stream(self) -> StreamSplit | None:
@@ -122,6 +124,8 @@ class LedgerState:
 
     def owns(self, table: TableId) -> bool:
         """Tell whether a table was handed off to the stream, isolated or not."""
+        if self.owned is not None:
+            return table in self.owned
         stream = self.stream
         in_stream = stream is not None and stream.progress_of(table) is not None
         return in_stream or self.stopped_table(table) is not None
@@ -140,8 +144,11 @@ class LedgerState:
                 return replace(self, generation=generation)
             case PlanBegun(plan_id):
                 return LedgerState(self.place, self.generation, plan_id, (), (), (), ())
-            case SplitPublished() | TablesOwned():
+            case SplitPublished():
                 return self._with_reports(record)
+            case TablesOwned(tables):
+                state = self._with_reports(record)
+                return state if state.owned is None else replace(state, owned=tables)
             case StreamStored() | SlotsRewritten() | PositionSet() | SlotMoved():
                 return self._with_slots(record)
             case ChangeBegun() | ChangeEnded():

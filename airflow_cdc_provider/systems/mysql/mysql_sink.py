@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
+    from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink
     from airflow_cdc_provider.systems.mysql.sink.join_sink import MySqlJoinSink
-    from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
 ADDED_TYPES = AddedTypes(
@@ -105,14 +105,16 @@ class MySqlSink:
         """Open the builder of the sink's tables."""
         return MySqlTableBuilder(self._session("making tables"), self.owner, self.plans)
 
-    def open_splits(self) -> MySqlSplitSink:
+    def open_splits(self) -> RangeSplitSink:
         """Open the sink that publishes splits."""
-        from airflow_cdc_provider.systems.mysql.sink.split_sink import (  # noqa: PLC0415
-            MySqlSplitSink,
+        from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink  # noqa: PLC0415
+        from airflow_cdc_provider.systems.mysql.sink.split_store import (  # noqa: PLC0415
+            MySqlSplitStore,
         )
 
         session = self._session("publishing splits")
-        return MySqlSplitSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        store = MySqlSplitStore(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        return RangeSplitSink(store, self.owner)
 
     def open_joins(self) -> MySqlJoinSink:
         """Open the sink that joins re-read splits to the stream."""

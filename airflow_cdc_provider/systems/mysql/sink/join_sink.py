@@ -36,12 +36,12 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
+from airflow_cdc_provider.engine.sink.split_sink import require_all
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import change_counts, join_ledger, ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.row_diff import row_diff_of
-from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import slot_rows
@@ -139,7 +139,7 @@ class MySqlJoinSink:
             return None
         try:
             return self._session.transaction(lambda: self._join(joining, self._rows.first_method))
-        except (LoadDoubtedError, RowRefusedError):
+        except RowRefusedError:
             # by INSERT, which names the row, and with the unique values freed that it needs
             return self._session.transaction(lambda: self._join(joining, LoadMethod.AGAIN))
 
@@ -216,8 +216,13 @@ class MySqlJoinSink:
         if joined.touched is not None:
             writer.delete_keys(joined.touched)
         freed = self._free(joining, joined, split.keys) if way is LoadMethod.AGAIN else ()
-        self._rows.write(split, joined.rows, way)
+        self._write(joining, joined, way)
         return freed
+
+    def _write(self, joining: _Joining, joined: JoinedRows, way: LoadMethod) -> None:
+        """Write all of the joined rows, none of which meets an old one."""
+        stored = self._rows.write(joining.split, joined.rows, way)
+        require_all(joining.split, joined.rows, stored, where=self._session.where)
 
     def _free(self, joining: _Joining, joined: JoinedRows, *kept: KeyRange) -> Sequence[pa.Table]:
         """Delete rows elsewhere that hold unique values of the joined rows; return their keys."""
@@ -246,7 +251,7 @@ class MySqlJoinSink:
         for batch in joined.rows.batches():
             writer.delete_keys(batch.select(key))
         freed = self._free(joining, joined) if way is LoadMethod.AGAIN else ()
-        self._rows.write(split, joined.rows, way)
+        self._write(joining, joined, way)
         return freed
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import (
@@ -75,6 +76,16 @@ def finished_report(session: SinkSession, owner: Owner, split: SnapshotSplit) ->
         f"AND table_name = {literal(str(split.table))} AND number = {split.number}"
     )
     return report_of(rows[0]) if rows else None
+
+
+def state_of_split(
+    session: SinkSession, owner: Owner, split: SnapshotSplit, *, lock: str = ""
+) -> LedgerState:
+    """Return what decides whether a split is published; `lock` holds who may commit."""
+    state = read_owner(session, owner, lock=lock)
+    found = finished_report(session, owner, split)
+    owned = (split.table,) if stream_owns(session, owner, split.table) else ()
+    return replace(state, reports=() if found is None else (found,), owned=frozenset(owned))
 
 
 def stream_owns(session: SinkSession, owner: Owner, table: TableId) -> bool:

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class LoadDoubtedError(IntegrityError):
+class LoadDoubtedError(RowRefusedError):
     """LOAD DATA LOCAL may have stored other than what was sent; the caller repeats by INSERT."""
 
 

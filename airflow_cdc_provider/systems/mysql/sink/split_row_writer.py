@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.rows import DecodesChunks, SplitRows
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
@@ -94,20 +93,8 @@ class SplitRowWriter:
         columns, key = plan.target.copied_columns, key_columns(plan.target)
         return RowWriter(self._session, plan.sink_table, columns, key)
 
-    def write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> None:
-        """Write all rows of a split into a range that holds none; fewer rows are an error."""
-        plan = self.plan_of(split)
-        stored = self._write(split, rows, way)
-        if stored != rows.rows:
-            raise IntegrityError(
-                f"{stored} of {rows.rows} rows of split {split.split_id} were written",
-                where=f"table {plan.sink_table} on {self._session.where}",
-                risk="none: the transaction is rolled back",
-                remedy="read the split again; if it stays, report this",
-            )
-
-    def _write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> int:
-        """Write a split's rows by the cheapest way that is right, and return their number."""
+    def write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> int:
+        """Write all rows of a split into a range that holds none; return their number."""
         columns = self.plan_of(split).target.copied_columns
         writer = self.writer_of(split)
         # what is no member of an ENUM is found in columns only

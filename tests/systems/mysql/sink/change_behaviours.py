@@ -93,7 +93,7 @@ class TransactionalBehaviours(MySqlChangeBehaviours):
         world.hand_off()
         for version, step in enumerate(range(1, 20)):
             sink = world.changes()
-            session = sink._sessions[0]
+            session = sink._store._sessions[0]
             killed = kill_before(session, step, world, monkeypatch)
             batch = world.batch(
                 [update((1, f"v{version}"), (1, f"v{version + 1}"))], start=100 + 10 * version

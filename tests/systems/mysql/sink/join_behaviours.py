@@ -282,7 +282,7 @@ class MergedBehaviours:
         world.at_source("UPDATE t SET name = 'on'")
         (batch,) = (each for each in world.batches() if each.changes)
         before = world.held()
-        world.changes._slots[1].apply(Selection(batch, world.changes._captured))
+        world.changes._writers[1].apply(Selection(batch, world.changes._captured))
         half = world.held()
         assert half != before
         assert read.join() is None

@@ -51,7 +51,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def sent_by(sink: Any, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Note what a sink sends from here on."""
     sent: list[bytes] = []
-    raw = sink._sessions[0].raw
+    raw = sink._store._sessions[0].raw
     send = raw.send_statement
 
     def sending(parts: Any) -> None:
@@ -150,7 +150,7 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_applied_twice(
     world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool
 ) -> None:
     sink = begun(world)
-    session = sink._sessions[0]
+    session = sink._store._sessions[0]
     commit = session.commit
 
     def lost() -> None:
@@ -173,7 +173,7 @@ def test_a_server_that_takes_no_scripts_is_sent_one_statement_after_the_other(
     world: MySqlSinkWorld, said: list[bool]
 ) -> None:
     sink = begun(world)
-    sink._sessions[0].takes_scripts = False
+    sink._store._sessions[0].takes_scripts = False
     sink.apply(world.batch([insert(5, "e")], start=120, end=140))
     assert said == []
     assert [row[0] for row in world.held()] == [1, 2, 3, 4, 5]

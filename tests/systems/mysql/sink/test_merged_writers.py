@@ -85,7 +85,7 @@ def test_slots_at_different_batches_each_skip_what_they_have(
     for first in range(0, len(transactions), 4):
         batch = world.batch(*transactions[first : first + 4], start=100 + 10 * first)
         sink = world.changes()
-        kill_before(sink._sessions[rng.randrange(3)], rng.randint(1, 12), world, monkeypatch)
+        kill_before(sink._store._sessions[rng.randrange(3)], rng.randint(1, 12), world, monkeypatch)
         try:
             sink.apply(batch)
         except CdcError:
@@ -100,7 +100,7 @@ def test_a_slot_that_has_a_batch_does_not_apply_it_again(world: MySqlSinkWorld) 
     sink = world.changes()
     changes = [insert(i, "first") for i in range(30)]
     batch = world.batch(changes)
-    done = sink._slots[1].apply(_selection(sink, batch))
+    done = sink._writers[1].apply(_selection(sink, batch))
     assert done is not None
     held = world.held()
     assert 0 < len(held) < 30
@@ -127,11 +127,11 @@ def test_another_number_of_writers_goes_on_from_the_smallest_slot(
         start=110,
     )
     # every slot but one has the second batch
-    for slot in sink._slots[1:]:
+    for slot in sink._writers[1:]:
         slot.apply(_selection(sink, swap))
     sink.close()
     sink = world.changes(writers=after)
-    assert len(sink._slots) == after
+    assert len(sink._writers) == after
     assert world.ledger.stream().start == at(110)
     sink.apply(swap)
     sink.apply(world.batch([update((5, "first"), (5, "second"))], start=120))

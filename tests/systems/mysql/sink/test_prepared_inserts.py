@@ -107,7 +107,7 @@ def test_changes_of_many_rows_are_upserted_by_executions(world: MySqlSinkWorld) 
     )
     sink.apply(batch)
     assert world.held() == [(1, "after"), *MANY[2:]]
-    count = sink._sessions[0].rows("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")[0][1]
+    count = sink._store._sessions[0].rows("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")[0][1]
     assert int(count) > 0
 
 

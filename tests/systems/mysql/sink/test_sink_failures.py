@@ -93,7 +93,7 @@ def test_a_server_killed_between_two_statements_has_rows_and_position_together(
     world.hand_off()
     sink = world.changes()
     batch = world.batch([update((1, "a"), (1, "b"))], [insert(2, "c")])
-    kill_server_before(words, sink._sessions[0], mortal, monkeypatch)
+    kill_server_before(words, sink._store._sessions[0], mortal, monkeypatch)
     with pytest.raises(SinkUnreachableError):
         sink.apply(batch)
     mortal.start()
@@ -121,7 +121,7 @@ def test_a_batch_whose_commit_lost_its_reply_is_not_applied_again(
 ) -> None:
     world.hand_off()
     sink = world.changes()
-    _lose_commit_replies(sink._sessions[0], monkeypatch)
+    _lose_commit_replies(sink._store._sessions[0], monkeypatch)
     batch = world.batch([insert(1, "a")])
     with pytest.raises(SinkUnreachableError):
         sink.apply(batch)

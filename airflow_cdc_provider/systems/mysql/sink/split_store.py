@@ -1,0 +1,97 @@
+"""Rows of splits in MySQL-protocol sinks, and what the ledger says of them, over one session.
+
+How a split is published is `engine.sink.split_sink`'s to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.engine.ledger.records import SplitPublished
+from airflow_cdc_provider.engine.ledger.state import LedgerState
+from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.sink import ledger, writers
+from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod, SplitRowWriter
+
+
+class MySqlSplitStore:
+    """Keeps the splits of one pipeline's tables."""
+
+    def __init__(
+        self,
+        session: SinkSession,
+        owner: Owner,
+        plans: Sequence[TablePlan],
+        *,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+    ) -> None:
+        self._session = session
+        self._owner = owner
+        self._rows = SplitRowWriter(session, owner, plans, zero_dates)
+
+    @property
+    def where(self) -> str:
+        """Return the sink's address."""
+        return self._session.where
+
+    def close(self) -> None:
+        """Close the connection; an open transaction is rolled back."""
+        self._rows.close()
+
+    def alone(self, split: SnapshotSplit) -> AbstractContextManager[None]:
+        """Keep the owner's other sessions from publishing the same split meanwhile."""
+        return writers.split_lock(self._session, self._owner, split)
+
+    def transaction(self, work: Callable[[], None]) -> None:
+        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
+        self._session.transaction(work)
+
+    def holds_nothing(self, split: SnapshotSplit) -> bool:
+        """Tell whether the split's range holds no row, committed or not; nothing is locked."""
+        look = f"SELECT 1 FROM {self._range(split)} LIMIT 1"
+        if self._session.rows(look):
+            return False
+        self._session.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")  # of the next one
+        return not self._session.rows(look)
+
+    def state_of(self, split: SnapshotSplit) -> LedgerState:
+        """Return what the ledger says of the owner, of the split, and of who owns its table."""
+        return ledger.state_of_split(self._session, self._owner, split)
+
+    def held_state_of(self, split: SnapshotSplit) -> LedgerState:
+        """Return the same, and hold the generation until the commit."""
+        lock = self._session.capabilities.share_lock
+        return ledger.state_of_split(self._session, self._owner, split, lock=lock)
+
+    def require_as_planned(self, table: TableId) -> None:
+        """Refuse to write to a table whose definition has drifted; it stays so until the commit."""
+        self._rows.require_as_planned(table)
+
+    def delete_range(self, split: SnapshotSplit) -> None:
+        """Delete all rows in the split's range."""
+        self._session.execute(f"DELETE FROM {self._range(split)}")
+
+    def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
+        """Write rows into a range that holds none, `again` by INSERT; return their number."""
+        way = LoadMethod.AGAIN if again else self._rows.first_method
+        return self._rows.write(split, rows, way)
+
+    def store(self, state: LedgerState, record: SplitPublished) -> None:
+        """Store the report that was decided from `state`."""
+        RecordWriter(self._session, self._owner, state).write(record)
+
+    def _range(self, split: SnapshotSplit) -> str:
+        """Return the split's table with the condition of its range."""
+        plan = self._rows.plan_of(split)
+        at_sink = plan.split_at_sink(split)
+        predicate = range_predicate(at_sink.key_columns, at_sink.keys)
+        return f"{quote_table(plan.sink_table)} WHERE {predicate}"
