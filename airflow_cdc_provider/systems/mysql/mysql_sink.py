@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
+    from airflow_cdc_provider.engine.sink.join_sink import StreamJoinSink
     from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink
-    from airflow_cdc_provider.systems.mysql.sink.join_sink import MySqlJoinSink
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
 ADDED_TYPES = AddedTypes(
@@ -116,14 +116,16 @@ class MySqlSink:
         store = MySqlSplitStore(session, self.owner, self.plans, zero_dates=self._zero_dates)
         return RangeSplitSink(store, self.owner)
 
-    def open_joins(self) -> MySqlJoinSink:
-        """Open the sink that joins re-read splits to the stream."""
-        from airflow_cdc_provider.systems.mysql.sink.join_sink import (  # noqa: PLC0415
-            MySqlJoinSink,
+    def open_joins(self) -> StreamJoinSink:
+        """Open the sink that lets re-read splits join the stream."""
+        from airflow_cdc_provider.engine.sink.join_sink import StreamJoinSink  # noqa: PLC0415
+        from airflow_cdc_provider.systems.mysql.sink.join_store import (  # noqa: PLC0415
+            MySqlJoinStore,
         )
 
         session = self._session("joining splits")
-        return MySqlJoinSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        store = MySqlJoinStore(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        return StreamJoinSink(store)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> SlotChangeSink:
         """Open the sink that applies changes; `columns` are the Arrow schemas of the changes."""

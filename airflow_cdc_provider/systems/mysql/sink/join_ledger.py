@@ -20,15 +20,15 @@ from airflow_cdc_provider.core.codec import (
     split_from_json,
     split_to_json,
 )
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, SplitOutdatedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.engine.ledger.state import Slot
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
+from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_from_text, keys_to_text
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal, slot_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,145 +40,126 @@ _EPOCH = 2**32 - 1
 _IS_SPLIT = f"number < {_EPOCH}"
 
 
-def begin_epoch(
-    session: SinkSession, owner: Owner, request: str, tables: Collection[TableId]
-) -> int:
-    """Begin a request, or resume it, in the ledger; return the new epoch of its joins.
+class MySqlJoinLedger:
+    """The joins of one pipeline's requests, over one session."""
 
-    Joins that are under way come first.
-    """
-    found = session.rows(
-        f"SELECT split FROM {LEDGER}.joined_split WHERE {_of(owner, request)} "
-        f"AND number = {_EPOCH} FOR UPDATE"
-    )
-    epoch = 1 + max((int(json.loads(form)["epoch"]) for (form,) in found), default=0)
-    for table in tables:
+    def __init__(self, session: SinkSession, owner: Owner) -> None:
+        self._session = session
+        self._owner = owner
+
+    def begin_epoch(self, request: str, tables: Collection[TableId]) -> int:
+        """Begin a request, or resume it; return the new epoch. Joins under way come first."""
+        found = self._session.rows(
+            f"SELECT split FROM {LEDGER}.joined_split WHERE {self._of(request)} "
+            f"AND number = {_EPOCH} FOR UPDATE"
+        )
+        epoch = 1 + max((int(json.loads(form)["epoch"]) for (form,) in found), default=0)
+        for table in tables:
+            values = (
+                literal(str(self._owner.pipeline)),
+                literal(request),
+                literal(str(table)),
+                str(_EPOCH),
+                str(self._owner.generation),
+                text_literal(dumps({"epoch": epoch})),
+                "''",
+                NOW_US,
+            )
+            self._session.execute(
+                f"INSERT INTO {LEDGER}.joined_split (pipeline, request, table_name, number, "
+                f"generation, split, position, committed_us) VALUES ({', '.join(values)}) "
+                "ON DUPLICATE KEY UPDATE generation = VALUES(generation), split = VALUES(split), "
+                "committed_us = VALUES(committed_us)"
+            )
+        return epoch
+
+    def held_epoch(self, request: str, table: TableId) -> int:
+        """Return a request's epoch, 0 for none; a new one waits for the commit."""
+        found = self._session.rows(
+            f"SELECT split FROM {LEDGER}.joined_split WHERE {self._of(request)} "
+            f"AND table_name = {literal(str(table))} AND number = {_EPOCH} "
+            f"{self._session.capabilities.share_lock}"
+        )
+        return int(json.loads(found[0][0])["epoch"]) if found else 0
+
+    def joined(self, request: str) -> tuple[JoinedSplit, ...]:
+        """Return the splits that have joined for a request."""
+        return self._joined(f"{self._of(request)} AND {_IS_SPLIT}")
+
+    def joined_as(self, request: str, split: SnapshotSplit) -> JoinedSplit | None:
+        """Return what has joined under a split's table and number for a request."""
+        named = f"table_name = {literal(str(split.table))} AND number = {split.number}"
+        found = self._joined(f"{self._of(request)} AND {named}")
+        return found[0] if found else None
+
+    def freed_keys(self, request: str, table: TableId) -> Iterator[pa.Table]:
+        """Yield the keys of rows that a request's joins deleted to free unique values."""
+        rows = self._session.rows(
+            f"SELECT split FROM {LEDGER}.joined_split WHERE {self._of(request)} "
+            f"AND table_name = {literal(str(table))} AND {_IS_SPLIT} ORDER BY number"
+        )
+        for (split,) in rows:
+            yield from map(keys_from_text, json.loads(split).get(_FREED, ()))
+
+    def forget(self, request: str) -> None:
+        """Delete a request's joined splits."""
+        self._session.execute(f"DELETE FROM {LEDGER}.joined_split WHERE {self._of(request)}")
+
+    def slots(self, *, hold: bool = False) -> Sequence[Slot]:
+        """Return the stream's writer slots; `hold` locks them, and refuses an older owner."""
+        if not hold:
+            return slot_rows(self._session, self._owner)
+        ledger.check_generation(self._session, self._owner)
+        return slot_rows(self._session, self._owner, lock="FOR UPDATE")
+
+    def owns(self, table: TableId) -> bool:
+        """Tell whether the stream owns a table."""
+        return ledger.stream_owns(self._session, self._owner, table)
+
+    def store_joined(self, request: str, joined: JoinedSplit, freed: Sequence[pa.Table]) -> None:
+        """Store a split as joined, with the keys of rows deleted for it, and count its rows."""
+        split = joined.split
+        form = split_to_json(split)
+        if freed:
+            form[_FREED] = [keys_to_text(keys) for keys in freed]
         values = (
-            literal(str(owner.pipeline)),
+            literal(str(self._owner.pipeline)),
             literal(request),
-            literal(str(table)),
-            str(_EPOCH),
-            str(owner.generation),
-            text_literal(dumps({"epoch": epoch})),
-            "''",
+            literal(str(split.table)),
+            str(split.number),
+            str(self._owner.generation),
+            text_literal(dumps(form)),
+            str(joined.rows),
+            position_literal(joined.position),
             NOW_US,
         )
-        session.execute(
+        self._session.execute(
             f"INSERT INTO {LEDGER}.joined_split (pipeline, request, table_name, number, "
-            f"generation, split, position, committed_us) VALUES ({', '.join(values)}) "
-            "ON DUPLICATE KEY UPDATE generation = VALUES(generation), split = VALUES(split), "
-            "committed_us = VALUES(committed_us)"
+            f"generation, split, rows_written, position, committed_us) "
+            f"VALUES ({', '.join(values)})"
         )
-    return epoch
+        counted = {split.table: max(joined.rows, 1)}
+        change_counts.count_changes(self._session, self._owner, counted, joined.position)
 
+    def claim(self) -> None:
+        """Refuse an older owner, as the last statement before the commit."""
+        ledger.claim_commit(self._session, self._owner)
 
-def require_epoch(
-    session: SinkSession, owner: Owner, request: str, split: SnapshotSplit, epoch: int
-) -> None:
-    """Refuse a join under an older epoch, and hold a new epoch off until the commit."""
-    found = session.rows(
-        f"SELECT split FROM {LEDGER}.joined_split WHERE {_of(owner, request)} "
-        f"AND table_name = {literal(str(split.table))} AND number = {_EPOCH} "
-        f"{session.capabilities.share_lock}"
-    )
-    now = int(json.loads(found[0][0])["epoch"]) if found else 0
-    if now != epoch:
-        raise StateMovedError(
-            f"request {request} was begun again, or ended, since this split was read: its epoch "
-            f"is {now}, not {epoch}",
-            where=f"ledger on {session.where}, split {split.split_id}",
-            risk=NOTHING_CHANGED,
-            remedy="nothing: whoever began it last goes on with it",
+    def _joined(self, condition: str) -> tuple[JoinedSplit, ...]:
+        """Return the joined splits whose rows meet a condition."""
+        rows = self._session.rows(
+            f"SELECT split, rows_written, position FROM {LEDGER}.joined_split WHERE {condition} "
+            "ORDER BY table_name, number"
+        )
+        return tuple(
+            JoinedSplit(
+                split_from_json(json.loads(split)),
+                int(count),
+                position_from_json(json.loads(position)),
+            )
+            for split, count, position in rows
         )
 
-
-def joined_splits(session: SinkSession, owner: Owner, request: str) -> tuple[JoinedSplit, ...]:
-    """Return the splits that have joined for a request."""
-    rows = session.rows(
-        f"SELECT split, rows_written, position FROM {LEDGER}.joined_split "
-        f"WHERE {_of(owner, request)} AND {_IS_SPLIT} ORDER BY table_name, number"
-    )
-    return tuple(
-        JoinedSplit(
-            split_from_json(json.loads(split)),
-            int(count),
-            position_from_json(json.loads(position)),
-        )
-        for split, count, position in rows
-    )
-
-
-def joined_at(
-    session: SinkSession, owner: Owner, request: str, split: SnapshotSplit
-) -> LogPosition | None:
-    """Return the position at which a split joined the stream for a request, None if it did not.
-
-    A number says nothing of which rows these were: another range under it is an error.
-    """
-    rows = session.rows(
-        f"SELECT position, split FROM {LEDGER}.joined_split WHERE {_of(owner, request)} "
-        f"AND table_name = {literal(str(split.table))} AND number = {split.number}"
-    )
-    if not rows:
-        return None
-    found = split_from_json(json.loads(rows[0][1]))
-    if (found.keys, found.listed, found.chosen) != (split.keys, split.listed, split.chosen):
-        raise SplitOutdatedError(
-            f"split {split.split_id} of request {request} has joined as {found.keys}, "
-            f"and this is {split.keys}",
-            where=f"ledger on {session.where}",
-            risk="none: nothing of this one was written",
-            remedy="nothing: the request goes on behind the splits that have joined",
-        )
-    return position_from_json(json.loads(rows[0][0]))
-
-
-def freed_keys(
-    session: SinkSession, owner: Owner, request: str, table: TableId
-) -> Iterator[pa.Table]:
-    """Yield the keys of rows that a request's joins deleted to free unique values."""
-    rows = session.rows(
-        f"SELECT split FROM {LEDGER}.joined_split "
-        f"WHERE {_of(owner, request)} AND table_name = {literal(str(table))} AND {_IS_SPLIT} "
-        "ORDER BY number"
-    )
-    for (split,) in rows:
-        yield from map(keys_from_text, json.loads(split).get(_FREED, ()))
-
-
-def store_joined(
-    session: SinkSession,
-    owner: Owner,
-    request: str,
-    joined: JoinedSplit,
-    freed: Sequence[pa.Table] = (),
-) -> None:
-    """Store a split as joined, with the keys of rows deleted for it, in its transaction."""
-    form = split_to_json(joined.split)
-    if freed:
-        form[_FREED] = [keys_to_text(keys) for keys in freed]
-    values = (
-        literal(str(owner.pipeline)),
-        literal(request),
-        literal(str(joined.split.table)),
-        str(joined.split.number),
-        str(owner.generation),
-        text_literal(dumps(form)),
-        str(joined.rows),
-        position_literal(joined.position),
-        NOW_US,
-    )
-    session.execute(
-        f"INSERT INTO {LEDGER}.joined_split (pipeline, request, table_name, number, generation, "
-        f"split, rows_written, position, committed_us) VALUES ({', '.join(values)})"
-    )
-
-
-def forget_joined(session: SinkSession, owner: Owner, request: str) -> None:
-    """Delete a request's joined splits from the ledger."""
-    session.execute(f"DELETE FROM {LEDGER}.joined_split WHERE {_of(owner, request)}")
-
-
-def _of(owner: Owner, request: str) -> str:
-    """Return the condition that picks a request's rows in the ledger."""
-    return f"{pipeline_is(owner.pipeline)} AND request = {literal(request)}"
+    def _of(self, request: str) -> str:
+        """Return the condition that picks a request's rows."""
+        return f"{pipeline_is(self._owner.pipeline)} AND request = {literal(request)}"

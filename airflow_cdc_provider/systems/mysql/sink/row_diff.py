@@ -10,7 +10,6 @@ exact texts. Where that cannot be told, or more than a third differ, the whole r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import quote_table
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.engine.sink.join_sink import RowDiff
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _MORE_ROWS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class RowDiff:
-    """The rows to delete and to insert, which make the sink's range equal to the wanted rows."""
-
-    stale: pa.RecordBatch
-    """Keys of rows that are not to be there, or not like that."""
-    missing: pa.RecordBatch
-    """Whole rows that are not there like that."""
 
 
 def row_diff_of(

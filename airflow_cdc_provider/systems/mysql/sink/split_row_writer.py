@@ -87,16 +87,16 @@ class SplitRowWriter:
             LoadMethod.LOAD if self._session.capabilities.takes_local_files else LoadMethod.INSERT
         )
 
-    def writer_of(self, split: SnapshotSplit) -> RowWriter:
-        """Return the row writer of a split's table."""
-        plan = self.plan_of(split)
+    def writer_of(self, table: TableId) -> RowWriter:
+        """Return the row writer of a table."""
+        plan = self.plan_of_table(table)
         columns, key = plan.target.copied_columns, key_columns(plan.target)
         return RowWriter(self._session, plan.sink_table, columns, key)
 
     def write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> int:
         """Write all rows of a split into a range that holds none; return their number."""
         columns = self.plan_of(split).target.copied_columns
-        writer = self.writer_of(split)
+        writer = self.writer_of(split.table)
         # what is no member of an ENUM is found in columns only
         in_columns = way is LoadMethod.AGAIN and bool(enums_of(columns))
         if in_columns or rows.native_chunks() is None:

@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.engine.sink.selection import Selection
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink import join_ledger
+from airflow_cdc_provider.systems.mysql.sink.join_ledger import MySqlJoinLedger
 from airflow_cdc_provider.systems.mysql.source import split_log
 from tests.systems.mysql.sink.change_behaviours import kill_before
 from tests.systems.mysql.sink.joins import REQUEST, TEXTS, JoinWorld, numbered
@@ -225,13 +225,13 @@ class JoinBehaviours:
         monkeypatch.setattr(
             "airflow_cdc_provider.systems.mysql.sink.writers.end_older", lambda *_: None
         )
-        store = join_ledger.store_joined
+        store = MySqlJoinLedger.store_joined
 
         def overtaken(*arguments: Any) -> None:
             store(*arguments)
             world.ledger.take_over(2)
 
-        monkeypatch.setattr(join_ledger, "store_joined", overtaken)
+        monkeypatch.setattr(MySqlJoinLedger, "store_joined", overtaken)
         with pytest.raises(FencedError, match="generation 2 owns"):
             read.join(sink)
         monkeypatch.undo()
