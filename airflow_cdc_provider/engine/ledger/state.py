@@ -256,6 +256,17 @@ def stream_of_slots(slots: Sequence[Slot]) -> StreamSplit | None:
     return stored.passed(position)
 
 
+def stored_anew(stored: StreamSplit, end: LogPosition) -> StreamSplit | None:
+    """Return the stream split to store with a slot that moves to `end`; None to leave it.
+
+    It is stored anew when half of its tables, or the last ones, have become consistent: of 2,000
+    tables with many ranges each that takes seconds, and it follows from the position.
+    """
+    left = sum(progress.is_inconsistent_at(end) for progress in stored.tables)
+    before = len(stored.inconsistent)
+    return stored.passed(end) if left < before and 2 * left <= before else None
+
+
 def no_stream(place: Place) -> SnapshotRequiredError:
     """Return the error of a stream that was never handed off."""
     return SnapshotRequiredError(

@@ -90,8 +90,12 @@ class SlotStore(Protocol):
     def write(self, work: TableBatch) -> None:
         """Write the rows of a batch that fall to this slot."""
 
-    def move(self, row: SlotRow, outcome: SlotOutcome) -> None:
-        """Move the row to the outcome's end and count its changes; check the generation last."""
+    def move(self, outcome: SlotOutcome, anew: StreamSplit | None) -> None:
+        """Move the slot's row to the outcome's end and count its changes.
+
+        `anew` takes the place of the row's stream split, unless it is None. The generation is
+        checked last, and held until the commit.
+        """
 
     def commit_at_once(
         self, selection: Selection, row: SlotRow, end: LogPosition

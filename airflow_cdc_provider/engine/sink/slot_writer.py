@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import SinkUnreachableError
+from airflow_cdc_provider.engine.ledger.state import stored_anew
 from airflow_cdc_provider.engine.sink.selection import Selection
 from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow, SlotStore
 
@@ -123,6 +124,6 @@ class SlotWriter:
         if end is None:
             raise ValueError("a part of a transaction is not stored")
         outcome = replace(outcome, end=end, stopped_by=stopped_by)
-        self.store.move(row, outcome)
+        self.store.move(outcome, stored_anew(row.stream, end))
         self._reached = replace(row, position=end)
         return outcome

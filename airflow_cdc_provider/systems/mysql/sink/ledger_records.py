@@ -26,7 +26,7 @@ from airflow_cdc_provider.engine.ledger.records import (
     TablesOwned,
     TableStopped,
 )
-from airflow_cdc_provider.engine.ledger.state import LedgerState
+from airflow_cdc_provider.engine.ledger.state import LedgerState, stored_anew
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import (
     change_counts,
@@ -108,7 +108,8 @@ class RecordWriter:
                 )
             case SlotMoved(slot, position):
                 before = self._state.required_slots()[slot].stored
-                moved = moved_to(self._session, position, before, self._owner)
+                anew = stored_anew(before, position)
+                moved = moved_to(self._session, position, anew, self._owner)
                 self._set_slots(moved, f" AND slot = {slot}")
             case _:
                 assert_never(record)

@@ -39,26 +39,13 @@ def read_stream(session: SinkSession, owner: Owner) -> StreamSplit | None:
     return stream_of_slots(slot_rows(session, owner))
 
 
-def moved_to(session: SinkSession, end: LogPosition, stored: StreamSplit, owner: Owner) -> str:
-    """Return the assignments that move a slot's row in the ledger to a position.
-
-    The split is stored anew when half of its tables, or the last ones, have become consistent: of
-    2,000 tables with many ranges each it takes seconds, and it follows from the position.
-    """
-    split = ""
-    if is_stored_anew(end, stored):
-        split = f"split = {store_split(session, owner, stored.passed(end))}, "
+def moved_to(session: SinkSession, end: LogPosition, anew: StreamSplit | None, owner: Owner) -> str:
+    """Return the assignments that move a slot's row to a position, maybe with another split."""
+    split = "" if anew is None else f"split = {store_split(session, owner, anew)}, "
     return (
         f"{split}position = {position_literal(end)}, generation = {owner.generation}, "
         "batch = batch + 1"
     )
-
-
-def is_stored_anew(end: LogPosition, stored: StreamSplit) -> bool:
-    """Tell whether enough tables became consistent that the stream split is worth storing again."""
-    left = sum(progress.is_inconsistent_at(end) for progress in stored.tables)
-    before = len(stored.inconsistent)
-    return left < before and 2 * left <= before
 
 
 def insert_slot(

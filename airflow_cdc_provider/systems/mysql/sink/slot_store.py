@@ -109,7 +109,7 @@ class MySqlSlotStore:
             slot_row=self._slot_row(),
             at=(row.position, row.name),
             rows=rows,
-            store=self._store_statements(row, outcome),
+            store=self._store_statements(outcome),
             claim=ledger.generation_query(self._owner, self.session.capabilities.share_lock),
             generation=self._owner.generation,
         ):
@@ -136,15 +136,15 @@ class MySqlSlotStore:
         """Return the query that locks the slot's row and reads its position and split's name."""
         return f"SELECT position, split FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
 
-    def move(self, row: SlotRow, outcome: SlotOutcome) -> None:
+    def move(self, outcome: SlotOutcome, anew: StreamSplit | None) -> None:
         """Move the row to the outcome's end and count its changes; check the generation last."""
-        for statement in self._store_statements(row, outcome):
+        for statement in self._store_statements(outcome, anew):
             self.session.execute(statement)
         ledger.claim_commit(self.session, self._owner)
 
-    def _store_statements(self, row: SlotRow, outcome: SlotOutcome) -> list[str]:
+    def _store_statements(self, outcome: SlotOutcome, anew: StreamSplit | None = None) -> list[str]:
         """Return the statements that move the slot to the batch's end and count its changes."""
-        moved = moved_to(self.session, outcome.end, row.stream, self._owner)
+        moved = moved_to(self.session, outcome.end, anew, self._owner)
         statements = [
             f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "
             f"changes = changes + {outcome.changes}, "

@@ -17,8 +17,8 @@ from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
+from airflow_cdc_provider.engine.ledger.state import stored_anew
 from airflow_cdc_provider.systems.mysql.sink.ledger_store import MySqlLedgerStore
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import is_stored_anew
 from tests.behaviours.sink_world import worlds
 from tests.benchmarks.ranges import place_of, plans_of, reports_of
 from tests.servers.families import FAMILIES
@@ -92,8 +92,9 @@ def test_a_stream_of_many_tables_is_written_again_few_times_until_all_are_consis
         end = place_of(number)
         left = stored.passed(end).inconsistent
         assert left == tuple(p.table for p in stored.tables if p.is_inconsistent_at(end))
-        if is_stored_anew(end, stored):
-            stored, written = stored.passed(end), written + 1
+        if (anew := stored_anew(stored, end)) is not None:
+            assert anew == stored.passed(end)
+            stored, written = anew, written + 1
     assert stored.inconsistent == ()
     assert 2 < written < 10
 
