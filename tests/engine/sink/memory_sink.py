@@ -91,6 +91,8 @@ class Memory:
     pipeline: PipelineName
     content: Content = field(init=False)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    before_commit: Callable[[], object] | None = None
+    """What somebody else does just before the next transaction commits."""
 
     def __post_init__(self) -> None:
         state = LedgerState(Place(self.pipeline, "memory"), 0, "", (), (), (), ())
@@ -148,6 +150,9 @@ class Session:
     def commit(self) -> None:
         assert self._is_open
         self.step()
+        overtake, self.memory.before_commit = self.memory.before_commit, None
+        if overtake is not None:
+            overtake()
         with self.memory.lock:
             content = self.memory.content
             for act in self._acts:
@@ -302,11 +307,16 @@ class MemoryRows:
         self._change(table, lambda rows: {k: row for k, row in rows.items() if k not in gone})
 
     def insert(self, table: TableId, rows: pa.RecordBatch) -> None:
-        new = self._keyed(table, [rows])
+        new, plan = self._keyed(table, [rows]), self.plans[table]
 
         def inserted(held: Mapping[Any, Row]) -> Mapping[Any, Row]:
             assert not held.keys() & new.keys(), "a row meets an old one"
-            return {**held, **new}
+            found = {**held, **new}
+            for unique in plan.target.unique_keys:
+                place = [column.name for column in plan.target.columns].index(unique.name)
+                values = [row[place] for row in found.values()]
+                assert len(values) == len(set(values)), f"two rows have one {unique.name}"
+            return found
 
         self._change(table, inserted)
 

@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
 from tests.behaviours.sink_change_behaviours import history
-from tests.behaviours.sink_world import Change, Row
+from tests.behaviours.sink_world import Change, Row, update
 from tests.engine.sink.world import MemoryWorld
 
 SEEDS = st.integers(0, 2**32)
@@ -129,6 +129,43 @@ def test_of_several_writers_each_goes_on_from_its_own_position(seed: int) -> Non
         assert reached >= before
         before = reached
     assert world.held() == source.at(source.end)
+
+
+@MANY
+@given(seed=SEEDS)
+def test_unique_values_are_exchanged_by_one_writer_whatever_their_number(seed: int) -> None:
+    """A table with a second unique key is one writer's, and goes on where that one was."""
+    rng = random.Random(seed)
+    world, seats = MemoryWorld(), {key: 10 * key for key in range(1, 5)}
+    world.hand_off(seats=sorted(seats.items()))
+    transactions = [_exchanged(seats, *rng.sample(sorted(seats), 2)) for _ in range(12)]
+    batches = [
+        world.batch(changes, table="seats", start=100 + 10 * number)
+        for number, changes in enumerate(transactions)
+    ]
+    reached = 100
+    while reached < 100 + 10 * len(batches):
+        world.writers = rng.randint(1, 4)
+        sink = world.changes(fuse=rng.randint(5, 60))
+        try:
+            for batch in batches[(reached - 100) // 10 :]:
+                sink.apply(batch)
+        except SinkUnreachableError:
+            pass
+        sink.close()
+        reached = offset(world.ledger.stream().start)
+    assert dict(world.held("seats")) == seats
+
+
+def _exchanged(seats: dict[int, int], one: int, other: int) -> list[Change]:
+    """Let two rows exchange their seats, by way of one that is free."""
+    first, second = seats[one], seats[other]
+    seats[one], seats[other] = second, first
+    return [
+        update((one, first), (one, 99)),
+        update((other, second), (other, first)),
+        update((one, 99), (one, second)),
+    ]
 
 
 @MANY

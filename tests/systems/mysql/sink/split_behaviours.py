@@ -60,7 +60,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         self, world: MySqlSinkWorld
     ) -> None:
         sink = world.splits()
-        sink._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        sink._store._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
         neighbour = world.server.connect(world.database, autocommit=False)
         neighbour.cursor().execute("INSERT INTO orders VALUES (9, 'below'), (20, 'above')")
         world.publish(sink, world.split(1, 10, 20), (12, "new"))
@@ -93,14 +93,14 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         self, world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sink = world.splits()
-        look = sink._holds_nothing
+        look = sink._store.holds_nothing
 
         def looked(split: Any) -> bool:
             seen = bool(look(split))
             world.put((12, "of a late reader"))
             return seen
 
-        monkeypatch.setattr(sink, "_holds_nothing", looked)
+        monkeypatch.setattr(sink._store, "holds_nothing", looked)
         world.publish(sink, world.split(1, 10, 20), (12, "new"))
         assert world.held() == [(12, "new")]
 
@@ -108,7 +108,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         self, world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         earlier, later, split = world.splits(), world.splits(), world.split()
-        look = later._holds_nothing
+        look = later._store.holds_nothing
         published: list[Future[Any]] = []
 
         with ThreadPoolExecutor(1) as pool:
@@ -119,7 +119,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
                 wait(published, timeout=1)
                 return seen
 
-            monkeypatch.setattr(later, "_holds_nothing", looked)
+            monkeypatch.setattr(later._store, "holds_nothing", looked)
             world.publish(later, split, high=200)
             published[0].result(30)
         ((_, report),) = world.ledger.reports()
@@ -147,13 +147,13 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         monkeypatch.setattr(
             "airflow_cdc_provider.systems.mysql.sink.writers.end_older", lambda *_: None
         )
-        claim = ledger_module.claim_commit
+        held = old._store.held_state_of
 
-        def overtaken(*arguments: Any) -> str:
+        def overtaken(split: Any) -> Any:
             world.ledger.take_over(2)
-            return claim(*arguments)
+            return held(split)
 
-        monkeypatch.setattr(ledger_module, "claim_commit", overtaken)
+        monkeypatch.setattr(old._store, "held_state_of", overtaken)
         with pytest.raises(FencedError, match="generation 2 owns"):
             world.publish(old, world.split(), (1, "zombie"))
         assert world.held() == []
@@ -193,7 +193,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
     def test_a_new_owner_ends_a_hung_writer_that_holds_locks(self, world: MySqlSinkWorld) -> None:
         hung = world.splits(1)
         world.put((1, "old"))
-        session = hung._session
+        session = hung._store._session
         session.begin()
         session.execute(f"UPDATE `{world.database}`.orders SET name = 'hung'")
         world.ledger.take_over(2)
@@ -209,7 +209,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         world.put((1, "before"))
         for step in range(1, 20):
             sink = world.splits()
-            killed = kill_before(sink._session, step, world, monkeypatch)
+            killed = kill_before(sink._store._session, step, world, monkeypatch)
             try:
                 world.publish(sink, world.split(), (2, f"step {step}"), high=100 + step)
             except CdcError:
