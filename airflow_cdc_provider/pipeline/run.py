@@ -23,7 +23,7 @@ from airflow_cdc_provider.state.read_only_store import open_read_only
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.columns.sink_port import SinkLedger
+    from airflow_cdc_provider.engine.ledger.ledger import Ledger
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ def _connections(dsn_of: DsnOf) -> Connections | None:
     return dsn_of if isinstance(dsn_of, Connections) else None
 
 
-def take_over(run: Run, ledger: SinkLedger) -> PipelineState:
+def take_over(run: Run, ledger: Ledger) -> PipelineState:
     """Become the owner in the state store and the ledger; older writers are fenced from now.
 
     A live lease of another owner is respected, because its run is active. An owner that ends gives

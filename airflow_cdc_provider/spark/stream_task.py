@@ -25,13 +25,13 @@ from pyspark import TaskContext
 
 from airflow_cdc_provider.columns.arrow_arrays import binaries_of, mask_of, texts_of
 from airflow_cdc_provider.columns.changes import ChangeBatch
-from airflow_cdc_provider.columns.sink_port import ChangeSink
 from airflow_cdc_provider.columns.source_port import TailReader
 from airflow_cdc_provider.core.codec import dumps, idle_range_to_json
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.engine.sink.port import ChangeSink
 from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask, check_reached
 from airflow_cdc_provider.spark.batch_codec import decode, encode, joined, parts_of

@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.table_schema import ColumnType
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.columns.sink_port import SinkAbilities
+    from airflow_cdc_provider.engine.sink.port import SinkAbilities
 
 
 @dataclass(frozen=True, slots=True)

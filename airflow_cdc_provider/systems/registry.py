@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.core.table_schema import ColumnType
+from airflow_cdc_provider.engine.sink.port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.systems.kinds import KINDS
 
 

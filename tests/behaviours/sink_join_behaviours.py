@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit
 from airflow_cdc_provider.core.errors import CdcError, SplitOutdatedError, StateMovedError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
+from airflow_cdc_provider.engine.sink.port import JoinedRows, JoinedSplit
 from tests.behaviours.sink_world import Row, SinkWorld, insert
 from tests.behaviours.source_log import at
 

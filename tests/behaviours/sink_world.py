@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.columns.rows import ArrowRows
-from airflow_cdc_provider.columns.sink_port import Sink
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.positions import TransactionPoint
@@ -34,6 +33,7 @@ from airflow_cdc_provider.core.table_schema import (
     TypeKind,
     UniqueKey,
 )
+from airflow_cdc_provider.engine.sink.port import Sink
 from tests.behaviours.source_log import at, point
 
 Row = tuple[Any, ...]

@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.shaping import shaped_rows
-from airflow_cdc_provider.columns.sink_port import JoinedRows
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import Comparator, Comparison
@@ -18,6 +17,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import OutputColumn, TableShape
+from airflow_cdc_provider.engine.sink.port import JoinedRows
 from tests.behaviours.sink_world import Row, SinkWorld, delete, insert, update
 from tests.behaviours.source_log import at
 

@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, TableChanges
-from airflow_cdc_provider.columns.sink_port import ChangeSink, Owner
 from airflow_cdc_provider.core.codec import dumps, report_to_json, split_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -30,6 +29,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, Split
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.sink.port import ChangeSink, Owner
 from airflow_cdc_provider.state.store import open_store
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, GtidSource

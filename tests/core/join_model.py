@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from airflow_cdc_provider.columns.sink_port import JoinedRows
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.stream_split import TableProgress
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
+from airflow_cdc_provider.engine.sink.port import JoinedRows
 from tests.core.convergence_model import TABLE, Change, Rows, Source, length, put
 from tests.core.join_records import JoinLaws, Owner, Read, Request, Sink, Start, Status
 from tests.core.model_columns import (

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.codec import idle_range_from_json
 from airflow_cdc_provider.core.endpoint import Endpoint
@@ -24,6 +23,7 @@ from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.sink.port import Owner, SinkSettings
 from airflow_cdc_provider.engine.stream.idle_commits import IdleCommits
 from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.systems.mysql.sink.ledger import store_report
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import JoinSink
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import TablePhase
@@ -19,6 +18,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.reads import Read
 from airflow_cdc_provider.engine.requests.resync import Resync
+from airflow_cdc_provider.engine.sink.port import JoinSink
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope

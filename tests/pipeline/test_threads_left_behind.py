@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import JoinSink
 from airflow_cdc_provider.columns.source_port import SplitReader
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase, Wanted
@@ -21,6 +20,7 @@ from airflow_cdc_provider.engine.job import Job, remembered_failure
 from airflow_cdc_provider.engine.requests import resync, worker
 from airflow_cdc_provider.engine.requests.reads import Read, open_readers
 from airflow_cdc_provider.engine.requests.resync import Resync
+from airflow_cdc_provider.engine.sink.port import JoinSink
 from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.pipeline.run import Run

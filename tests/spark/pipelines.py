@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import Owner, Sink
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId, quote_table
 from airflow_cdc_provider.core.jobspec import (
@@ -28,6 +27,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.engine.job import JobServers
 from airflow_cdc_provider.engine.job_result import JobResult
+from airflow_cdc_provider.engine.sink.port import Owner, Sink
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas

@@ -7,12 +7,12 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner, Sink
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.port import Owner, Sink
 from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark.stream_task import BatchNumber, read_log

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint, parse_sink
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.kinds import KINDS, abilities_of, conn_types, extra_reader
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource

@@ -47,7 +47,6 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.backfill import staying
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import JoinSink
 from airflow_cdc_provider.columns.source_port import Boundaries, Cuts, SplitReader
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyPart, KeyRange
@@ -63,6 +62,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
 from airflow_cdc_provider.engine.requests.reads import Read, halves_of
+from airflow_cdc_provider.engine.sink.port import JoinSink
 
 if TYPE_CHECKING:
     import pyarrow as pa

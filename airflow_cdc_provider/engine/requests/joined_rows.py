@@ -28,11 +28,11 @@ from airflow_cdc_provider.columns.merge import merge
 from airflow_cdc_provider.columns.row_keys import in_range, key_codes
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.columns.shaping import shaped_keys, shaped_rows
-from airflow_cdc_provider.columns.sink_port import JoinedRows
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.sink.port import JoinedRows
 
 
 def joined_rows(

@@ -24,7 +24,6 @@ from itertools import chain, count
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.rows import ArrowRows
-from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, JoinSink
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
@@ -45,6 +44,7 @@ from airflow_cdc_provider.engine.requests.chosen_reads import (
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows, shaped_join
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
 from airflow_cdc_provider.engine.requests.reads import Read, ReadAhead, open_readers
+from airflow_cdc_provider.engine.sink.port import JoinedRows, JoinedSplit, JoinSink
 
 log = logging.getLogger(__name__)
 

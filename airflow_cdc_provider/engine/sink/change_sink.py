@@ -16,9 +16,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
-from airflow_cdc_provider.columns.sink_port import AppliedBatch
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.port import AppliedBatch
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection
 from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotStore, smallest_end
 from airflow_cdc_provider.engine.sink.slot_writer import SlotWriter

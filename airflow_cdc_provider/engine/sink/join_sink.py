@@ -29,7 +29,6 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.backfill import staying
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import WHOLE_TABLE, JoinedRows, JoinedSplit
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     RowRefusedError,
@@ -43,6 +42,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
+from airflow_cdc_provider.engine.sink.port import WHOLE_TABLE, JoinedRows, JoinedSplit
 from airflow_cdc_provider.engine.sink.slot_store import Result
 from airflow_cdc_provider.engine.sink.split_sink import require_all
 

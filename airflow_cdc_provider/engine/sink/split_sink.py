@@ -21,13 +21,13 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.errors import IntegrityError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import publish
 from airflow_cdc_provider.engine.ledger.records import SplitPublished
 from airflow_cdc_provider.engine.ledger.state import LedgerState
+from airflow_cdc_provider.engine.sink.port import Owner
 
 
 class SplitStore(Protocol):

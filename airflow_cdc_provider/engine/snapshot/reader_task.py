@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of, numbers_of, texts_of
 from airflow_cdc_provider.columns.shaping import shaped_rows
-from airflow_cdc_provider.columns.sink_port import Sink, SplitSink
 from airflow_cdc_provider.columns.source_port import Source, SplitReader, SplitReading
 from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
@@ -37,6 +36,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.scrubbing import Secrets
+from airflow_cdc_provider.engine.sink.port import Sink, SplitSink
 from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 

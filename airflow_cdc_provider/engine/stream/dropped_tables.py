@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from airflow_cdc_provider.columns.changes import Statement
-from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.ports import StateStore
@@ -26,6 +25,8 @@ from airflow_cdc_provider.core.schema_changes import (
 )
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.engine.sink.port import Sink
 
 
 def leaving_table(
@@ -64,7 +65,7 @@ def _taken_by(effect: StatementEffect, table: TableId) -> ChangeKind | None:
 
 
 def finish_removal(
-    store: StateStore, sink: Sink, ledger: SinkLedger, generation: int, change: SchemaChange
+    store: StateStore, sink: Sink, ledger: Ledger, generation: int, change: SchemaChange
 ) -> StreamSplit:
     """Finish removing a table. Its change stays open until the last step."""
     name, table = sink.owner.pipeline, change.table

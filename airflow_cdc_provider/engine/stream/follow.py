@@ -20,7 +20,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.backoff import FOR_A_DAY, BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -37,6 +36,7 @@ from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.outages import Part
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.readings import log_reading
@@ -295,7 +295,7 @@ def _pass_over(job: Job, following: Following) -> None:
         following.passed_over.commit(ledger)
 
 
-def _finish_changes(job: Job, following: Following, ledger: SinkLedger) -> None:
+def _finish_changes(job: Job, following: Following, ledger: Ledger) -> None:
     """Finish schema changes that were begun; a table whose change fails is isolated."""
     spec = job.spec
     while True:

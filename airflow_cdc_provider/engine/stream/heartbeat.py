@@ -17,7 +17,6 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -32,6 +31,7 @@ from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.looker import ServerQuery
 from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.engine.server_looks import (
@@ -183,7 +183,7 @@ class Heartbeat:
 
     # --- looks, each in its own thread --------------------------------------------------------
 
-    def _look_at_sink(self, ledger: SinkLedger) -> _SinkLook | None:
+    def _look_at_sink(self, ledger: Ledger) -> _SinkLook | None:
         """Read the stream's progress from the ledger; commit idle log if it is time."""
         split = ledger.stream()
         passed_over = self._following.passed_over
@@ -195,15 +195,13 @@ class Heartbeat:
         told = split.passed(split.start), ledger.counts()
         return _SinkLook(*told, self._count_tables(ledger, split), self._needed(ledger, split))
 
-    def _needed(self, ledger: SinkLedger, split: StreamSplit) -> tuple[LogPosition, ...]:
+    def _needed(self, ledger: Ledger, split: StreamSplit) -> tuple[LogPosition, ...]:
         """Return from where on the log may be read again; empty where the source does not ask."""
         if not self._source.abilities.holds_log:
             return ()
         return split.start, *(each.stream.start for each in ledger.stopped())
 
-    def _count_tables(
-        self, ledger: SinkLedger, split: StreamSplit
-    ) -> Mapping[TableId, TableCounts]:
+    def _count_tables(self, ledger: Ledger, split: StreamSplit) -> Mapping[TableId, TableCounts]:
         """Return the changes of each table; none if they were counted just before."""
         now_s = time.monotonic()
         if now_s < self._next_counts_s and not self._closing.is_set():

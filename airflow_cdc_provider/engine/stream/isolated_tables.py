@@ -20,7 +20,6 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -39,6 +38,7 @@ from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStat
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.readings import STREAM, log_reading
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
@@ -79,7 +79,7 @@ class TableIsolation:
         self._tell(stopped_text(stopped, error), level="error")
         return True
 
-    def _stand_still(self, ledger: SinkLedger, error: CdcError) -> tuple[TableId, ...]:
+    def _stand_still(self, ledger: Ledger, error: CdcError) -> tuple[TableId, ...]:
         """Return the tables that an error is about, if all of them were isolated before."""
         if isinstance(error, RetryableError):
             return ()
@@ -99,7 +99,7 @@ class TableIsolation:
         with closing(self._job.sink().open_tables()) as tables:
             return [drift.table for drift in tables.drifted(plans)]
 
-    def heed(self, ledger: SinkLedger) -> None:
+    def heed(self, ledger: Ledger) -> None:
         """Pause tables and bring tables back as requested, before the stream begins."""
         self._pause(ledger)
         stopped = {each.table: each for each in ledger.stopped()}
@@ -145,13 +145,13 @@ class TableIsolation:
         found = self._job.store.requests(self._name, only_open=True)
         return [request for request in found if request.kind is kind]
 
-    def _pause(self, ledger: SinkLedger) -> None:
+    def _pause(self, ledger: Ledger) -> None:
         """Carry out the requests to pause tables."""
         for request in self._asked(RequestKind.PAUSE):
             error = NO_ERROR if request.is_cancel_wanted else self._pause_tables(ledger, request)
             self._end(request, error)
 
-    def _pause_tables(self, ledger: SinkLedger, request: Request) -> StoredError:
+    def _pause_tables(self, ledger: Ledger, request: Request) -> StoredError:
         """Isolate a request's tables; return an error if no table would be left to flow."""
         stream, asked = ledger.stream(), set(request.scope.tables)
         flowing = {each.table for each in stream.tables} if stream is not None else set()
@@ -202,7 +202,7 @@ class TableIsolation:
     # --- coming back --------------------------------------------------------------------------
 
     def _bring_back(
-        self, ledger: SinkLedger, stopped: StoppedTable, *, at_once: bool
+        self, ledger: Ledger, stopped: StoppedTable, *, at_once: bool
     ) -> tuple[bool, StoredError]:
         """Bring a table back; return whether it is back, and the error if one prevents it."""
         table = stopped.table
@@ -230,7 +230,7 @@ class TableIsolation:
         self._tell(f"{table}: stays stopped; {refused}", level="error")
         return False, stored
 
-    def _by_the_log_or_changed(self, ledger: SinkLedger, table: TableId, *, at_once: bool) -> bool:
+    def _by_the_log_or_changed(self, ledger: Ledger, table: TableId, *, at_once: bool) -> bool:
         """Bring a table back by the log; False if its definition changed and log is left."""
         changed_by: tuple[object, ...] = ()
         while (stopped := _of(ledger, table)) is not None:
@@ -247,7 +247,7 @@ class TableIsolation:
                     return _of(ledger, table) is None
         return True
 
-    def _give_back(self, ledger: SinkLedger, stopped: StoppedTable) -> None:
+    def _give_back(self, ledger: Ledger, stopped: StoppedTable) -> None:
         """Let a table that has caught up join the stream again."""
         table, store = stopped.table, self._job.store
         stream = ledger.rejoin(table)
@@ -284,7 +284,7 @@ class TableIsolation:
         by_log = isinstance(error, IntegrityError) and not isinstance(error, _OF_THE_SINK)
         return asked and (by_log or error.ends_the_stream)
 
-    def _read_again(self, ledger: SinkLedger, table: TableId, error: CdcError) -> None:
+    def _read_again(self, ledger: Ledger, table: TableId, error: CdcError) -> None:
         """Have the table, as it is defined now, read again."""
         job, stream = self._job, ledger.stream()
         if stream is None:
@@ -320,7 +320,7 @@ class TableIsolation:
         return error.rewritten(self._job.servers.secrets.scrub)
 
 
-def _of(ledger: SinkLedger, table: TableId) -> StoppedTable | None:
+def _of(ledger: Ledger, table: TableId) -> StoppedTable | None:
     """Return an isolated table as the ledger has it, None if it flows."""
     return next((each for each in ledger.stopped() if each.table == table), None)
 

@@ -28,10 +28,10 @@ from airflow_cdc_provider.engine.stream.stream_task import StreamTask, check_rea
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.columns.changes import ChangeBatch
-    from airflow_cdc_provider.columns.sink_port import ChangeSink
     from airflow_cdc_provider.columns.source_port import LogEnd, TailReader
     from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.positions import LogPosition
+    from airflow_cdc_provider.engine.sink.port import ChangeSink
 
 _ASK_EVERY_BYTES = 8 * 1024 * 1024
 """Of log that was read, until it is asked how much still waits."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
-from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
 from airflow_cdc_provider.core.errors import CdcError, RetryableError, only_of
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
@@ -13,14 +12,16 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
+from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.engine.stream.dropped_tables import finish_removal
 
 log = logging.getLogger(__name__)
 
 
 def finish_changes(
-    store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
+    store: StateStore, sink: Sink, ledger: Ledger, name: PipelineName, generation: int
 ) -> None:
     """Finish schema changes that were begun, as the pipeline's owner."""
     stream: StreamSplit | None = None
@@ -31,7 +32,7 @@ def finish_changes(
 
 
 def finish_what_can_be(
-    store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
+    store: StateStore, sink: Sink, ledger: Ledger, name: PipelineName, generation: int
 ) -> None:
     """Finish schema changes before a stream begins; leave errors of one table to the stream."""
     try:
@@ -45,7 +46,7 @@ def finish_what_can_be(
 def _finish(
     store: StateStore,
     sink: Sink,
-    ledger: SinkLedger,
+    ledger: Ledger,
     owner: tuple[PipelineName, int],
     change: SchemaChange,
 ) -> StreamSplit:

@@ -21,7 +21,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
-from airflow_cdc_provider.columns.sink_port import SinkLedger, redefined
 from airflow_cdc_provider.columns.source_port import (
     FollowsDefinitions,
     LogReading,
@@ -45,6 +44,8 @@ from airflow_cdc_provider.core.statement_effect import StatementEffect, Statemen
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.engine.sink.port import redefined
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
@@ -98,7 +99,7 @@ class SchemaChanges:
     def make(
         self,
         stopped_by: TableChangedError,
-        ledger: SinkLedger,
+        ledger: Ledger,
         stream: StreamSplit | None,
     ) -> None:
         """Apply the change that stopped the stream; raise it if it may not be applied."""

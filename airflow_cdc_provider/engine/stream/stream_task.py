@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.columns.sink_port import ChangeSink, Sink
 from airflow_cdc_provider.columns.source_port import LogReading, Source, TailReader
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
@@ -16,6 +15,7 @@ from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.port import ChangeSink, Sink
 
 BATCH_BYTES = 512 * 1024 * 1024
 """Log in one micro-batch, in whole files: what a restart reads again at most."""

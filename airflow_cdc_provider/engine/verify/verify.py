@@ -22,7 +22,6 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import TypeVar
 
-from airflow_cdc_provider.columns.sink_port import Sink
 from airflow_cdc_provider.columns.source_port import Source, Verifies, offered
 from airflow_cdc_provider.columns.verify_port import Buckets, Part, Sum, TablePair, VerifySide
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
@@ -30,6 +29,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import VerifyReport
+from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.engine.verify.comparison import Comparison
 
 log = logging.getLogger(__name__)

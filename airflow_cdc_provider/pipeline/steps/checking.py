@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import Targets
 from airflow_cdc_provider.columns.source_port import PreflightQuestion
 from airflow_cdc_provider.core.errors import (
     NOTHING_STARTED,
@@ -28,6 +27,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
+from airflow_cdc_provider.engine.sink.port import Targets
 from airflow_cdc_provider.pipeline.receivers import find_receivers
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables

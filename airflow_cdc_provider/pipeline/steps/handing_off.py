@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import closing
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import StepMissingError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase
@@ -19,6 +18,7 @@ from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_split import hand_off as turn_into_stream
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_be
@@ -47,7 +47,7 @@ def hand_off(run: Run) -> StreamSplit:
         return stream
 
 
-def _hand_off(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
+def _hand_off(run: Run, ledger: Ledger, generation: int) -> StreamSplit:
     """Make the stream split from the reports, and store it."""
     reports = ledger.reports()
     changes = changed_while_read(run, reports)

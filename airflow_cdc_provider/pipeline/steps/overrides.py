@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.columns.source_port import SharesHistory, Source, offered
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -27,6 +26,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.readings import log_reading
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
@@ -114,7 +114,7 @@ def source_to_accept(run: Run) -> Override:
         return _parted(run, ledger, stream)[0]
 
 
-def _parted(run: Run, ledger: SinkLedger, stream: StreamSplit) -> tuple[Override, LogPosition]:
+def _parted(run: Run, ledger: Ledger, stream: StreamSplit) -> tuple[Override, LogPosition]:
     """Return why the source's history is another, what is read again, and where to go on."""
     source, stream = source_of(run), stream.passed(stream.start)
     tables = frozenset(progress.table for progress in stream.tables)
@@ -140,7 +140,7 @@ def _parted(run: Run, ledger: SinkLedger, stream: StreamSplit) -> tuple[Override
 
 
 def _shared(
-    run: Run, ledger: SinkLedger, stream: StreamSplit, stopped: Mapping[TableId, StreamSplit]
+    run: Run, ledger: Ledger, stream: StreamSplit, stopped: Mapping[TableId, StreamSplit]
 ) -> tuple[LogPosition | None, frozenset[TableId]]:
     """Return the position that both histories share, and the tables without a lost change."""
     asked: list[tuple[TableId, LogPosition]] = list(ledger.last_changes().items())
@@ -180,7 +180,7 @@ def _place(run: Run, stream: StreamSplit, generation: int) -> RefusedPlace | Non
 
 def _read_again(
     run: Run,
-    ledger: SinkLedger,
+    ledger: Ledger,
     generation: int,
     tables: Sequence[TableId],
     position: LogPosition,
@@ -200,7 +200,7 @@ def _begun(run: Run, generation: int, stream: StreamSplit) -> None:
     ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
 
 
-def _streamed(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
+def _streamed(run: Run, ledger: Ledger, generation: int) -> StreamSplit:
     """Return the ledger's stream, after the state store is reconciled; raise before hand-off."""
     is_handed_off = reconcile(run.store, ledger, run.name, generation).handed_off
     stream = ledger.stream() if is_handed_off else None

@@ -25,12 +25,12 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
@@ -172,7 +172,7 @@ def new_plan(run: Run) -> PlanSummary:
         return _make(run, ledger, generation, found)
 
 
-def _plan(run: Run, ledger: SinkLedger, found: _Found) -> PlanSummary:
+def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
     """Take the pipeline over; continue its plan, adopt the ledger's, or make a new one."""
     is_new = source_is_new(run, found.origin.source, ledger)
     state = take_over(run, ledger)
@@ -219,7 +219,7 @@ def _tell(run: Run, warning: str) -> None:
         run.store.tell(run.name, warning, level="warning")
 
 
-def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
+def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     """Continue the stored plan: reconcile, create missing sink tables, store the origin."""
     correction = reconcile(run.store, ledger, run.name, generation)
     if correction.handed_off:
@@ -267,7 +267,7 @@ def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:
     require_separate(run.loaded, tables)
 
 
-def _make(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
+def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     """Make a new plan: claim and create the sink's tables, and store the plan."""
     # refused and claimed first: a table that is refused leaves the plan there is as it was
     _require_copyable(run, found.tables)
@@ -310,7 +310,7 @@ def _adopt(run: Run, generation: int, plan_id: str, found: _Found) -> None:
         run.store.finish_planning(run.name, generation, table.schema.table)
 
 
-def _make_targets(run: Run, ledger: SinkLedger, tables: Sequence[TablePlan]) -> tuple[str, ...]:
+def _make_targets(run: Run, ledger: Ledger, tables: Sequence[TablePlan]) -> tuple[str, ...]:
     """Create missing sink tables; of a stream, a table that cannot be created is isolated."""
     isolates = isolates_tables(run)
     stopped = {each.table for each in ledger.stopped()}

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 
-from airflow_cdc_provider.columns.sink_port import redefined
 from airflow_cdc_provider.columns.source_port import FollowsDefinitions, offered
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -26,6 +25,7 @@ from airflow_cdc_provider.core.schema_changes import (
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.sink.port import redefined
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_copyable
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves

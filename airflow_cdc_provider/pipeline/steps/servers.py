@@ -7,12 +7,12 @@ servers side by side, or leave what was copied behind without a word, and is ref
 
 from __future__ import annotations
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import SourceIdentityError
 from airflow_cdc_provider.core.history import AppliedThrough, held_by_reports, held_by_stream
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.file_diff import RESET
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
@@ -53,7 +53,7 @@ def require_sink(run: Run, sink: str, held_plan: str) -> None:
     )
 
 
-def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
+def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
     """Tell whether the source is another server, and nothing was read from the former one.
 
     If something was, the new one's history must contain it, or it is refused.
@@ -80,7 +80,7 @@ def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
     return False
 
 
-def _in_the_sink(ledger: SinkLedger) -> tuple[LogPosition | None, tuple[AppliedThrough, ...]]:
+def _in_the_sink(ledger: Ledger) -> tuple[LogPosition | None, tuple[AppliedThrough, ...]]:
     """Return the position that the sink has read in full, and the positions ahead of it."""
     stream = ledger.stream()
     if stream is not None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from airflow_cdc_provider.columns.sink_port import (
-    Owner,
-    Sink,
-    SinkLedger,
-    SinkSettings,
-    TableBuilder,
-    Targets,
-)
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.engine.sink.port import (
+    Owner,
+    Sink,
+    SinkSettings,
+    TableBuilder,
+    Targets,
+)
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 
@@ -57,7 +57,7 @@ def isolates_tables(run: Run) -> bool:
     return is_wanted and sink_of(run).abilities.isolates_tables
 
 
-def open_ledger(run: Run) -> SinkLedger:
+def open_ledger(run: Run) -> Ledger:
     """Open the sink's ledger; it may write after a take-over."""
     return sink_of(run).open_ledger()
 

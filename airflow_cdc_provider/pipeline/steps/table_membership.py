@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     RefusedError,
@@ -23,6 +22,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.pipeline.run import Run, take_over
@@ -237,7 +237,7 @@ def _drop(
     run.store.tell(run.name, f"dropped at the sink: {names}", level="warning")
 
 
-def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
+def settle_tables(run: Run, generation: int, ledger: Ledger) -> None:
     """Finish table changes that were cut off: take an unfinished `add` back, ask for rows.
 
     Refuses to go on while the stream lacks a table of the plan: its `reset` was cut off.
@@ -266,7 +266,7 @@ def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSpli
         )
 
 
-def _own(run: Run, ledger: SinkLedger) -> int:
+def _own(run: Run, ledger: Ledger) -> int:
     """Take the pipeline over, and return the generation; raise before the hand-off."""
     generation = take_over(run, ledger).generation
     if not reconcile(run.store, ledger, run.name, generation).handed_off:
@@ -274,7 +274,7 @@ def _own(run: Run, ledger: SinkLedger) -> int:
     return generation
 
 
-def _require_goes_on(run: Run, ledger: SinkLedger) -> None:
+def _require_goes_on(run: Run, ledger: Ledger) -> None:
     """Refuse if the source's log does not continue from the stream's position."""
     stream = ledger.stream()
     if stream is not None:

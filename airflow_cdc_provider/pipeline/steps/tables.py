@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from airflow_cdc_provider.columns.sink_port import Sink
 from airflow_cdc_provider.columns.source_port import LOOK_AT_TABLES, Catalogue
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -21,6 +20,7 @@ from airflow_cdc_provider.core.table_patterns import Route, TablePattern, sink_t
 from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE
+from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.run import Run

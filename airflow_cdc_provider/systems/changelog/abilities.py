@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.columns.sink_port import SinkAbilities
+from airflow_cdc_provider.engine.sink.port import SinkAbilities
 
 ABILITIES = SinkAbilities(
     transactional=True,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import airflow_cdc_provider
-from airflow_cdc_provider.columns.sink_port import JoinSink, Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.endpoint import Folder
@@ -20,6 +19,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.engine.sink.port import JoinSink, Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink

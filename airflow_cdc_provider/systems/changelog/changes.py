@@ -21,7 +21,6 @@ from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
-from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
 from airflow_cdc_provider.core.codec import position_to_json
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -36,6 +35,7 @@ from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import no_stream
+from airflow_cdc_provider.engine.sink.port import AppliedBatch, Owner
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope, Transactions
 from airflow_cdc_provider.systems.changelog.events import Passed, events_of, places_of

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, IntegrityError, RefusedError
 from airflow_cdc_provider.core.hand_off_check import Report
@@ -28,6 +27,7 @@ from airflow_cdc_provider.engine.ledger.records import (
 )
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part, Slot
 from airflow_cdc_provider.engine.ledger.store import Ask, Hold
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.state import LogState, Record

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import publish
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Slot
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
 from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, SealedFile
 from airflow_cdc_provider.systems.changelog.layout import split_file, table_folder

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from airflow_cdc_provider.columns.sink_port import Owner, TargetConflict
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import comparable
@@ -17,6 +16,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.table_drift import TableDrift
+from airflow_cdc_provider.engine.sink.port import Owner, TargetConflict
 from airflow_cdc_provider.systems.changelog.layout import table_folder
 from airflow_cdc_provider.systems.changelog.ledger import not_exact
 from airflow_cdc_provider.systems.changelog.manifest import Manifest

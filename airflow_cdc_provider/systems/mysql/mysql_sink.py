@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.findings import Finding
@@ -22,6 +21,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions

@@ -11,10 +11,10 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from airflow_cdc_provider.columns.sink_port import SinkAbilities
 from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.table_patterns import Route, TablePattern, parse_routes
 from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.engine.sink.port import SinkAbilities
 from airflow_cdc_provider.systems.kinds import abilities_of
 from airflow_cdc_provider.systems.sections.field_types import (
     ConnectionId,

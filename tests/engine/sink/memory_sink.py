@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import JoinedSplit, Owner, SinkAbilities
 from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -49,6 +48,7 @@ from airflow_cdc_provider.engine.ledger.state import (
 from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff, StreamJoinSink
+from airflow_cdc_provider.engine.sink.port import JoinedSplit, Owner, SinkAbilities
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection, TableBatch
 from airflow_cdc_provider.engine.sink.slot_store import Result, SlotOutcome, SlotRow
 from airflow_cdc_provider.engine.sink.slots import collapsed, part_of

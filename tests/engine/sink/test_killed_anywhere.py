@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import Op
-from airflow_cdc_provider.columns.sink_port import JoinedRows
 from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
+from airflow_cdc_provider.engine.sink.port import JoinedRows
 from tests.behaviours.sink_change_behaviours import history
 from tests.behaviours.sink_world import Change, Row, update
 from tests.engine.sink.world import MemoryWorld

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.engine.sink.port import Owner
 from tests.behaviours.sink_world import Row, SinkWorld
 from tests.engine.sink.memory_sink import Memory, MemorySink
 

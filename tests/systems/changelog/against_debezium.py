@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint, Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas

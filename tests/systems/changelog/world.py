@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files

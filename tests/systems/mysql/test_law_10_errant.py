@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceIdentityError
@@ -17,6 +16,7 @@ from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark.stream_task import BatchNumber, read_log

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.columns.source_port import PreflightQuestion
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError, SchemaMovedError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.preflight import preflight as preflight_module
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import DifferenceKind, VerifyReport
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.engine.verify import comparison
 from airflow_cdc_provider.engine.verify import verify as verify_module
 from airflow_cdc_provider.engine.verify.verify import verify

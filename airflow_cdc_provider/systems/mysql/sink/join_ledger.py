@@ -13,7 +13,6 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.sink_port import JoinedSplit, Owner
 from airflow_cdc_provider.core.codec import (
     dumps,
     position_from_json,
@@ -23,6 +22,7 @@ from airflow_cdc_provider.core.codec import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.ledger.state import Slot
+from airflow_cdc_provider.engine.sink.port import JoinedSplit, Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is

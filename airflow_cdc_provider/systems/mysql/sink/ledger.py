@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import (
     dumps,
     report_from_json,
@@ -23,6 +22,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import require_owner
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Place
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import assert_never
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.records import (
@@ -27,6 +26,7 @@ from airflow_cdc_provider.engine.ledger.records import (
     TableStopped,
 )
 from airflow_cdc_provider.engine.ledger.state import LedgerState, stored_anew
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import (
     change_counts,

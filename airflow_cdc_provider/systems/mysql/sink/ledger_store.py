@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.many_records import gc_paused
@@ -34,6 +33,7 @@ from airflow_cdc_provider.engine.ledger.decisions import require_owner
 from airflow_cdc_provider.engine.ledger.records import GenerationMoved, Records
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part
 from airflow_cdc_provider.engine.ledger.store import Ask, Hold
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.change_counts import read_changes

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import dumps
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.schema_codec import change_from_json, change_to_json
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import (
     dumps,
     position_from_json,
@@ -13,6 +12,7 @@ from airflow_cdc_provider.core.codec import (
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession

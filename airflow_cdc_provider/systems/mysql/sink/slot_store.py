@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.errors import only_of
 from airflow_cdc_provider.core.identifiers import TableId
@@ -19,6 +18,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import no_stream
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.engine.sink.selection import (
     FewWork,
     Selection,

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.rows import DecodesChunks, SplitRows
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import writers
 from airflow_cdc_provider.systems.mysql.sink.enum_zero import enums_of

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.ledger.records import SplitPublished
 from airflow_cdc_provider.engine.ledger.state import LedgerState
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers

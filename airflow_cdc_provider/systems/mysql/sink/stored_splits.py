@@ -12,10 +12,10 @@ import hashlib
 import threading
 from collections import OrderedDict
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import stream_from_text, stream_to_text
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession

@@ -14,10 +14,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role

@@ -18,7 +18,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.errors import (
     AccessDeniedError,
     IntegrityError,
@@ -26,6 +25,7 @@ from airflow_cdc_provider.core.errors import (
     SinkBusyError,
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession

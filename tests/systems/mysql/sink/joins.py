@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinSink, Owner, SinkSettings
 from airflow_cdc_provider.columns.source_port import LogReading, SplitReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -22,6 +21,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
+from airflow_cdc_provider.engine.sink.port import JoinedRows, JoinSink, Owner, SinkSettings
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from tests.servers.given import SqlServer

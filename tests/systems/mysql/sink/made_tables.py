@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.registry import open_sink

@@ -8,7 +8,6 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -17,6 +16,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import hand_off
+from airflow_cdc_provider.engine.sink.port import Owner, SinkSettings
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities

@@ -20,7 +20,6 @@ import pytest
 from pymysql.err import MySQLError
 
 from airflow_cdc_provider.columns.few_changes import FewMerged, FewTables
-from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
@@ -28,6 +27,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.sink.port import Owner, SinkSettings
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from pymysql.err import MySQLError
 
-from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import TableChangedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import sink_create_statement
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink

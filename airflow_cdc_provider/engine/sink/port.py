@@ -7,7 +7,6 @@ own transaction and raises `FencedError` when a newer owner has taken over (law 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -24,12 +23,11 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
-from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
-from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_drift import TableDrift
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import TableShape
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,108 +172,6 @@ class ChangeSink(Protocol):
 
     def close(self) -> None:
         """Close the connections; an open transaction is rolled back."""
-
-
-class SinkLedger(Protocol):
-    """Reads and writes the ledger: what the sink says is committed there.
-
-    It is `engine.ledger.ledger.Ledger` for every sink. A sink gives it a `LedgerStore`.
-    """
-
-    def take_over(self, generation: int) -> None:
-        """Make `generation` the only one that may commit; `FencedError` if a newer one is."""
-
-    def generation(self) -> int:
-        """Return the generation that may commit, 0 for a pipeline never seen."""
-
-    def finished_ids(self) -> AbstractSet[str]:
-        """Return the ids of the current plan's finished splits; faster than reading reports."""
-
-    def reports(
-        self, *, but: AbstractSet[str] = frozenset()
-    ) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
-        """Return the current plan's finished splits and their reports, except ids in `but`."""
-
-    def start_plan(self, plan_id: str) -> None:
-        """Delete the finished splits and the stream of older plans, once for this plan."""
-
-    def plan_id(self) -> str:
-        """Return the plan whose splits are in the ledger, empty for none."""
-
-    def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
-        """Store the stream split at hand-off; refused if the stored stream is already further.
-
-        The changes of definitions that are `begun` with it are remembered in its transaction, and
-        what was read of its unread tables is forgotten.
-        """
-
-    def stream(self) -> StreamSplit | None:
-        """Return the stream split as last committed, None before the hand-off."""
-
-    def change_tables(
-        self,
-        *,
-        added: Mapping[TableId, LogPosition] = NO_TABLES,
-        removed: Collection[TableId] = (),
-        read: Collection[TableId] = (),
-    ) -> StreamSplit:
-        """Add tables to the stream, each from a position on, or remove some; one transaction.
-
-        Added tables are unread until they are passed as `read`. A table that is there already stays
-        as it is, so doing this again is harmless.
-        """
-
-    def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
-        """Move the stream to a position, also back, and have the tables `begun` read again there.
-
-        For a source whose history is another one from there on. The other tables count as applied
-        through that position, and no further; isolated tables stay isolated unless they are in
-        `begun`.
-        """
-
-    def open_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the schema changes that were begun and not finished."""
-
-    def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Store schema changes before they are applied, so that a crash does not lose them."""
-
-    def end_change(self, change: SchemaChange) -> StreamSplit:
-        """Mark a schema change as made; return the stream, which continues behind the change."""
-
-    def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return the tables that are isolated from the stream, in order."""
-
-    def stop_tables(
-        self, tables: Collection[TableId], error: StoredError = NO_ERROR, /
-    ) -> StreamSplit:
-        """Isolate tables from the stream at their position, for an `error` or on request."""
-
-    def say_of_stopped(self, table: TableId, error: StoredError, /) -> None:
-        """Store the error that keeps a table isolated; empty if a person paused the table."""
-
-    def rejoin(self, table: TableId) -> StreamSplit:
-        """Let an isolated table join the stream that it has caught up with; return the stream.
-
-        One that has not come to the stream's position yet is a `SplitOutdatedError`.
-        """
-
-    def counts(self) -> StreamCounts:
-        """Return the counts of what the stream has committed since the hand-off."""
-
-    def table_changes(self) -> Mapping[TableId, TableChangeCount]:
-        """Return how many changes were applied to each source table that has any."""
-
-    def last_changes(self) -> Mapping[TableId, LogPosition]:
-        """Return the position of each table's last change, or of its hand-off if it has none since.
-
-        A table of which neither is known is left out.
-        """
-
-    def pass_over(self, quiet: IdleRange) -> None:
-        """Move the stream's position over idle log; never back."""
-
-    def close(self) -> None:
-        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +348,7 @@ class Sink(Protocol):
     def open_side(self) -> VerifySide:
         """Open the sink's side of a comparison; refused if `abilities` has none."""
 
-    def open_ledger(self) -> SinkLedger:
+    def open_ledger(self) -> Ledger:
         """Open the ledger."""
 
     def open_targets(self) -> Targets:
