@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.columns.source_port import SourceLook
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 
 WHOLE_TABLE = (KeyRange(),)
-NO_TABLES: Mapping[TableId, LogPosition] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
