@@ -21,8 +21,8 @@ from airflow_cdc_provider.sensors.changes import CdcChangesSensor
 from airflow_cdc_provider.triggers.changes import CLASS_PATH, CdcChangesTrigger
 from tests.airflow.conftest import SHOP, TaskState, at, beat, streaming
 from tests.airflow.idle_runs import without_spark
+from tests.pipeline.table_announcements import caught_up
 from tests.pipeline.test_nothing_to_stream import shop
-from tests.pipeline.test_table_announcements import caught_up
 from tests.pipeline.without_spark import handed_off
 
 if TYPE_CHECKING:

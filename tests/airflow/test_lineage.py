@@ -45,7 +45,7 @@ from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.views.lineage import MOST_BYTES
 from tests.airflow.conftest import SHOP
 from tests.behaviours.state_behaviours import ORDERS, at, plan_of, report_of, splits_of
-from tests.views.test_lineage import wide
+from tests.views.lineage import wide
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.hooks.metrics import send_metrics
 from airflow_cdc_provider.views.status import status
 from tests.airflow.conftest import SHOP, beat, streaming
-from tests.airflow.test_stream_trigger import trigger
+from tests.airflow.stream_trigger import trigger
 from tests.docs.pages import first_cells, page, section
 
 if TYPE_CHECKING:

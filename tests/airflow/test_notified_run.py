@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.airflow.shop import known_dag, open_shop
-from tests.airflow.test_sync_dag import MONDAY, TUESDAY, WEDNESDAY, Run
+from tests.airflow.sync_dag import MONDAY, TUESDAY, WEDNESDAY, Run
 from tests.alerts.conftest import TOKEN, HttpReceiver
 from tests.alerts.conftest import receiver as receiver
 

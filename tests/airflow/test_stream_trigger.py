@@ -25,6 +25,7 @@ from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.triggers.stream import CLASS_PATH, UNWATCHED, CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import StreamEvent, Verdict
 from tests.airflow.conftest import SHOP, beat, streaming
+from tests.airflow.stream_trigger import trigger
 from tests.behaviours.state_behaviours import plan_of
 
 if TYPE_CHECKING:
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.state.store import SqlStateStore
 
 ORDERS, CUSTOMERS = TableId("shop", "orders"), TableId("shop", "customers")
-
-
-def trigger(state_dsn: str, **changes: Any) -> CdcStreamTrigger:
-    path = state_dsn.removeprefix("sqlite:///")
-    return CdcStreamTrigger(
-        **{"pipeline": "shop", "state": {"path": path}, "poll_s": 0.02, **changes}
-    )
 
 
 def event_of(watching: CdcStreamTrigger, timeout_s: float = 10.0) -> StreamEvent:

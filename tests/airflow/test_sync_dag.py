@@ -7,9 +7,8 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -18,6 +17,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.state.store import open_store
 from tests.airflow.lineage_listener import listening, names, said
 from tests.airflow.shop import ROWS, TABLES, Shop, known_dag, open_shop
+from tests.airflow.sync_dag import MONDAY, TUESDAY, WEDNESDAY, Run
 from tests.airflow.sync_dags import stored
 from tests.servers.given import SqlServer
 from tests.servers.template import PASSWORD
@@ -32,31 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.timeout(900),
 ]
-MONDAY, TUESDAY, WEDNESDAY = (datetime(2026, 2, day, tzinfo=UTC) for day in (2, 3, 4))
 FORMS = {PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD), quote_plus(PASSWORD)}
-
-
-class Run:
-    """One run of the DAG, and what its tasks returned."""
-
-    def __init__(self, dag: DAG, day: datetime, **options: Any) -> None:
-        run = dag.test(logical_date=day, **options)
-        self.state = str(run.state)
-        tasks = run.get_task_instances()
-        self.states = {task.task_id: str(task.state) for task in tasks}
-        self.ran = {name for name, state in self.states.items() if state == "success"}
-        self.skipped = {name for name, state in self.states.items() if state == "skipped"}
-        # at once: the next try of a task wipes what this one has left
-        self.xcom = {task.task_id: task.xcom_pull(task_ids=task.task_id) for task in tasks}
-        self.spark_links = {
-            task.task_id: task.xcom_pull(task_ids=task.task_id, key="_link_CdcSparkLink")
-            for task in tasks
-        }
-
-    def returned(self, task_id: str) -> dict[str, Any]:
-        value = self.xcom[task_id]
-        assert isinstance(value, dict)
-        return value
 
 
 class Runs:

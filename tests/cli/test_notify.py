@@ -8,7 +8,7 @@ from tests.alerts.conftest import PATH, TOKEN, HttpReceiver
 from tests.alerts.conftest import receiver as receiver
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_isolated_tables import allow_sixes, refuse_sixes
+from tests.pipeline.isolated_tables import allow_sixes, refuse_sixes
 
 NOTIFY = "notify:\n  webhook:\n    url_env: OPS_WEBHOOK\n"
 

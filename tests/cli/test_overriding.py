@@ -7,7 +7,7 @@ import pytest
 from airflow_cdc_provider.core.identifiers import TableId
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_statements_as_text import as_text
+from tests.pipeline.statements_as_text import as_text
 
 
 def test_a_place_is_shown_confirmed_skipped_and_remembered(shop: Shop, say: Say) -> None:

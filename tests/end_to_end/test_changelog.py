@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
-from tests.end_to_end.test_crashes import Writing, fill
+from tests.end_to_end.changelog import CommandLine
+from tests.end_to_end.crashes import Writing, fill
 from tests.servers.accounts import source_account
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
@@ -21,43 +19,9 @@ from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PIPELINE = """
-pipeline: changes
-source: {dsn_env: LOG_SOURCE, tables: [%s], server_id: 5700-5709}
-sink: {type: changelog, path: %s, format: %s}
-state: {dsn_env: LOG_STATE}
-snapshot: {split_rows: 700, max_connections: 4}
-stream: {mode: bounded}
-spark: {always: true, conf: {spark.master: "local[2]"}}
-"""
 TABLES = {"items": ("id", "v", "n"), "pairs": ("a", "b", "u")}
 SEED = 11
 Event = dict[str, Any]
-
-
-class CommandLine:
-    """The command line with one pipeline file."""
-
-    def __init__(self, folder: Path, dsn: str, *tables: str, form: str) -> None:
-        self.log = folder / "log"
-        self.file = folder / "changes.yaml"
-        named = ", ".join(f'"{table}"' for table in tables)
-        self.file.write_text(PIPELINE % (named, self.log, form), encoding="utf-8")
-        self._environment = {
-            **os.environ,
-            "LOG_SOURCE": dsn,
-            "LOG_STATE": f"sqlite:///{folder}/state.db",
-        }
-
-    def __call__(self, *words: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "airflow_cdc_provider", *words, str(self.file)],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
 
 
 def test_check_refuses_a_table_whose_key_only_the_server_orders(

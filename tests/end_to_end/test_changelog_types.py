@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_cdc_provider.systems.changelog.reading import sealed_files
-from tests.end_to_end.test_changelog import CommandLine
+from tests.end_to_end.changelog import CommandLine
 from tests.servers.given import SqlServer
 
 if TYPE_CHECKING:

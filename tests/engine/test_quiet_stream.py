@@ -35,7 +35,7 @@ from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
-from tests.systems.mysql.test_law_10_lineage import whole_position
+from tests.systems.mysql.law_10_lineage import whole_position
 
 Fresh = Callable[[SqlServer], str]
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from airflow_cdc_provider.core.errors import CdcError, SinkTableChangedError, TablesStoppedError
+from airflow_cdc_provider.core.errors import SinkTableChangedError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
-from airflow_cdc_provider.engine.job import Job, remembered_failure
 from airflow_cdc_provider.engine.stream import sink_drift
-from airflow_cdc_provider.engine.stream.follow import run_stream
-from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.pipeline.run import Run, give_back
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.pipeline.steps.small_work import _job
-from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do, catch_up
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from tests.pipeline.changed_sink_tables import continuous
 from tests.pipeline.conftest import Shop
 from tests.pipeline.shop_tables import at_sink, at_source, synced
 from tests.pipeline.without_spark import NO_SPARK
@@ -218,27 +212,3 @@ def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(sink_drift.TableLooks, "look", counted)
     return looks
-
-
-@contextmanager
-def continuous(shop: Shop) -> Iterator[tuple[Run, list[CdcError]]]:
-    """Stream in a thread of this process until the end of the block, or until it fails."""
-    run, failures = shop.run(), list[CdcError]()
-    job: Job = _job(run, _stream_to_do(run, "continuous"), threading.Event())
-
-    def work() -> None:
-        try:
-            with remembered_failure(job):
-                run_stream(job, OwnFollower)
-        except CdcError as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield run, failures
-    finally:
-        run.store.want(run.name, Wanted.STOP)
-        thread.join(timeout=120)
-        run.store.want(run.name, Wanted.RUN)
-        give_back(run)

@@ -32,6 +32,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.source import snapshot_reader
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from tests.pipeline.altered_tables import catch_up, change, is_equal
+from tests.pipeline.changes_while_read import make
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
 
@@ -178,18 +179,6 @@ def moments(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Moments:
 
     monkeypatch.setattr(converging, "hand_off", late)
     return made
-
-
-def make(shop: Shop, names: Sequence[str]) -> None:
-    """Make tables of nine rows, and let the file pick them alone."""
-    rows = ", ".join(f"({number}, 'note {number}', {number})" for number in range(1, 10))
-    for name in names:
-        shop.at_source(
-            f"CREATE TABLE {name} (id INT PRIMARY KEY, note VARCHAR(40), flag INT NOT NULL)"
-        )
-        shop.at_source(f"INSERT INTO {name} VALUES {rows}")
-    tables = ", ".join(f'"{shop.database}.{name}"' for name in names)
-    shop.path.write_text(shop.path.read_text().replace(f'"{shop.database}.*"]', f"{tables}]", 1))
 
 
 class Begun:

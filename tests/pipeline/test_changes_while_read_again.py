@@ -25,8 +25,8 @@ from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import catch_up, change, is_equal
+from tests.pipeline.changes_while_read import make
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changes_while_read import make
 from tests.servers.given import SqlServer
 
 FOLLOWED = {

@@ -30,8 +30,9 @@ from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.altered_tables import begin, catch_up, change, is_equal
+from tests.pipeline.changed_sink_tables import continuous
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changed_sink_tables import continuous
+from tests.pipeline.isolated_tables import allow_sixes, phases, refuse_sixes
 from tests.servers.given import SqlServer
 from tests.servers.patience import wait_until
 
@@ -458,29 +459,12 @@ def flows_on(shop: Shop) -> None:
     wait_until(lambda: shop.sink_rows(f"SELECT 1 FROM others WHERE id = {last}") == [(1,)])
 
 
-def refuse_sixes(shop: Shop) -> None:
-    """Have the sink's table without a partition for a row that the source will have."""
-    shop.sink.execute(
-        "ALTER TABLE orders PARTITION BY LIST (id) (PARTITION few VALUES IN (1, 2, 3, 4, 5, 7, 8))",
-        database=shop.target,
-    )
-
-
-def allow_sixes(shop: Shop) -> None:
-    shop.sink.execute("ALTER TABLE orders REMOVE PARTITIONING", database=shop.target)
-
-
 def purge_log(server: SqlServer) -> None:
     with closing(server.connect()) as connection:
         cursor = connection.cursor()
         cursor.execute("SHOW BINARY LOGS")
         last = cursor.fetchall()[-1][0]
         cursor.execute(f"PURGE BINARY LOGS TO '{last}'")
-
-
-def phases(shop: Shop) -> dict[str, TablePhase]:
-    run = shop.run()
-    return {state.table.table: state.phase for state in run.store.tables(run.name)}
 
 
 def told(run: Run) -> list[str]:

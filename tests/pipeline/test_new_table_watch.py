@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
 
@@ -15,6 +14,10 @@ from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
+from tests.pipeline.new_table_watch import (
+    WRONG,
+    without_a_key,
+)
 from tests.pipeline.shop_steps import snapshot_done
 from tests.servers.given import SqlServer
 
@@ -23,36 +26,6 @@ from tests.servers.given import SqlServer
 def _told(shop: Shop) -> None:
     """Leave it to a person to add what comes later."""
     shop.path.write_text(shop.path.read_text().replace("sink:", "  new_tables: tell\nsink:", 1))
-
-
-def without_a_key(shop: Shop) -> None:
-    shop.at_source("CREATE TABLE later AS SELECT * FROM orders")
-
-
-def of_another_engine(shop: Shop) -> None:
-    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY) ENGINE=MyISAM")
-
-
-def with_rows_at_the_sink(shop: Shop) -> None:
-    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY)")
-    with closing(shop.sink.connect(database=shop.target)) as connection:
-        connection.cursor().execute("CREATE TABLE later (id INT PRIMARY KEY)")
-        connection.cursor().execute("INSERT INTO later VALUES (1)")
-        connection.commit()
-
-
-def with_another_definition_at_the_sink(shop: Shop) -> None:
-    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, n INT)")
-    with closing(shop.sink.connect(database=shop.target)) as connection:
-        connection.cursor().execute("CREATE TABLE later (id VARCHAR(9) PRIMARY KEY)")
-
-
-WRONG: list[Callable[[Shop], None]] = [
-    without_a_key,
-    of_another_engine,
-    with_rows_at_the_sink,
-    with_another_definition_at_the_sink,
-]
 
 
 def of_later(shop: Shop, findings: tuple[Finding, ...]) -> list[Finding]:

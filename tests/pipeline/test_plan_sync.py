@@ -19,9 +19,9 @@ from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
+from tests.pipeline.new_table_watch import WRONG
 from tests.pipeline.shop_tables import at_sink, at_source, exclude, later
 from tests.pipeline.synced_shops import continuous, copied, synced, writing
-from tests.pipeline.test_new_table_watch import WRONG
 from tests.servers.given import SqlServer
 from tests.servers.patience import wait_until
 from tests.servers.proxy import NONE, CuttingProxy, Fault

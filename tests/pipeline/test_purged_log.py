@@ -23,7 +23,7 @@ from tests.pipeline.conftest import Shop
 from tests.pipeline.test_accepted_source import TABLES, copied, equal_tables, names, target
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer
-from tests.systems.mysql.test_law_10_lineage import whole_position
+from tests.systems.mysql.law_10_lineage import whole_position
 
 __all__ = ["target"]
 _NO_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}

@@ -40,8 +40,8 @@ from airflow_cdc_provider.pipeline.steps.start_jobs import (
 )
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
+from tests.pipeline.one_spark import JVM, seen
 from tests.pipeline.test_nothing_to_stream import shop
-from tests.pipeline.test_one_spark import JVM, seen
 from tests.pipeline.without_spark import NO_SPARK, handed_off, of_another_log
 from tests.servers.patience import wait_until
 

@@ -19,13 +19,8 @@ from airflow_cdc_provider.pipeline.steps.overrides import skip_place
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
 from tests.pipeline.altered_tables import begin, catch_up, change, is_equal
 from tests.pipeline.conftest import FILE, Shop
+from tests.pipeline.statements_as_text import as_text
 from tests.servers.given import SqlServer
-
-
-def as_text(shop: Shop, *statements: str) -> None:
-    with closing(shop.source.connect(shop.database)) as connection, connection.cursor() as cursor:
-        for statement in ("SET SESSION binlog_format = 'STATEMENT'", *statements):
-            cursor.execute(statement)
 
 
 def mixed(shop: Shop, *statements: str) -> None:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_cdc_provider.pipeline.run import Run, give_back
-from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.table_announcements import store_announced, table_news
 from tests.pipeline.conftest import Shop
+from tests.pipeline.table_announcements import caught_up
 from tests.pipeline.test_nothing_to_stream import shop
 from tests.pipeline.without_spark import handed_off
 
 __all__ = ["shop"]
-
-
-def caught_up(shop: Shop, run: Run) -> None:
-    give_back(run)
-    catch_up(run, SparkOptions(master="local[1]", log_folder=shop.path.parent / "logs"))
 
 
 def news_of(run: Run, told_by: str) -> dict[str, int | None]:

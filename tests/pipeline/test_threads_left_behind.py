@@ -29,9 +29,9 @@ from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resyn
 from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do
 from tests.pipeline.conftest import Shop
+from tests.pipeline.isolated_tables import phases
 from tests.pipeline.shop_tables import at_sink, at_source, synced
 from tests.pipeline.synced_shops import in_a_thread
-from tests.pipeline.test_isolated_tables import phases
 from tests.servers.given import SqlServer
 from tests.servers.patience import wait_until
 from tests.servers.proxy import CuttingProxy, Fault

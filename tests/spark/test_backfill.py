@@ -18,9 +18,9 @@ from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyLis
 from tests.servers.patience import wait_until
 from tests.spark.driver_streams import started, stopped
 from tests.spark.pipelines import Pipeline
+from tests.spark.resync import asked, is_done
 from tests.spark.stream_jobs import ended
 from tests.spark.test_driver_stream import pipeline
-from tests.spark.test_resync import asked, is_done
 from tests.spark.workload import writing
 
 __all__ = ["pipeline"]

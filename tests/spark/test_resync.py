@@ -27,6 +27,7 @@ from tests.beside import beside
 from tests.servers.patience import wait_until
 from tests.spark.driver_streams import started, stopped
 from tests.spark.pipelines import Pipeline
+from tests.spark.resync import asked, is_done
 from tests.spark.stream_jobs import change, ended
 from tests.spark.test_driver_stream import pipeline
 from tests.spark.workload import TABLES, writing
@@ -66,18 +67,6 @@ def ask(pipeline: Pipeline, *tables: str, keys: KeyRange | None = None) -> str:
         pipeline.store.now_us(),
     )
     return pipeline.store.ask(request).request_id
-
-
-def asked(pipeline: Pipeline, request_id: str) -> Request:
-    found = pipeline.store.request(pipeline.name, request_id)
-    assert found is not None
-    return found
-
-
-def is_done(pipeline: Pipeline, request_id: str) -> bool:
-    request = asked(pipeline, request_id)
-    assert request.status is not RequestStatus.FAILED, request.error
-    return request.status is RequestStatus.DONE
 
 
 def carried_out(pipeline: Pipeline, **settings: object) -> JobResult:

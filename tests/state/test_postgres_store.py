@@ -26,7 +26,7 @@ from tests.pipeline.conftest import Shop
 from tests.pipeline.conftest import shop as shop  # the fixture
 from tests.pipeline.without_spark import NO_SPARK
 from tests.servers.postgres import PostgresServer, SqlDatabase
-from tests.state.test_migrations import ask_a_store_of_before, differences, migrate_by_one
+from tests.state.migrations import ask_a_store_of_before, differences, migrate_by_one
 
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
 

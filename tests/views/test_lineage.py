@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint, Folder
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.records import StreamState, TablePlan, TableState
-from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.kinds import naming_of
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
@@ -24,29 +24,19 @@ from airflow_cdc_provider.views.lineage import (
     LineageWork,
     lineage,
 )
-from tests.behaviours.state_behaviours import ORDERS, at, plan_of
+from tests.behaviours.state_behaviours import ORDERS, at
+from tests.views.lineage import CONSISTENT, wide
 
 MYSQL = naming_of("mysql")
 SOURCE = LineageSide(Endpoint.parse("mysql://cdc:s3cret@db.example/?ssl_disabled=true"), MYSQL)
 SINK = LineageSide(Endpoint.parse("mariadb://cdc:s3cret@[::1]:3307/"), MYSQL)
 STREAM = StreamState(at(500))
-CONSISTENT = TableState(plan_of(), TablePhase.CONSISTENT, splits_finished=2, rows=20, bytes=900)
 
 
 def told(
     *states: TableState, stream: StreamState | None = STREAM, sink: LineageSide = SINK
 ) -> Lineage:
     return lineage(states, stream, source=SOURCE, sink=sink, work=LineageWork())
-
-
-def wide(count: int, columns: int, *, name: str = "column") -> list[TableState]:
-    """Return tables of many columns."""
-    made = tuple(Column(f"{name}_{i}", mysql_type("varchar", length=40)) for i in range(columns))
-    tables = [TableId("shop", f"table_{number:05d}") for number in range(count)]
-    return [
-        replace(CONSISTENT, plan=TablePlan.alike(TableSchema(each, made, ("c",)), each, 1))
-        for each in tables
-    ]
 
 
 def test_a_table_has_its_names_on_both_sides_and_nothing_of_who_gets_in() -> None:

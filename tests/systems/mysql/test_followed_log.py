@@ -15,8 +15,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy, Fault
+from tests.systems.mysql.law_10_lineage import whole_position
 from tests.systems.mysql.read_logs import insert, reading, rows_of, through
-from tests.systems.mysql.test_law_10_lineage import whole_position
 
 WAIT = {"batch_s": 1.0, "wait_s": 0.1}
 

@@ -27,7 +27,7 @@ from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from tests.servers.given import SqlServer
 from tests.servers.replication import catch_up, pair_of, part
-from tests.systems.mysql.test_law_10_lineage import make_table, whole_position
+from tests.systems.mysql.law_10_lineage import make_table, whole_position
 
 TABLE = TableId("d", "t")
 LOCAL = TableId("d", "local")

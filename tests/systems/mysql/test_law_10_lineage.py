@@ -17,28 +17,15 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source.gtid_history import unseen_transactions
-from airflow_cdc_provider.systems.mysql.source.log_files import log_end
 from airflow_cdc_provider.systems.mysql.source.log_start import LogStart, check_start
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
-from tests.servers.replication import is_mariadb, pair_of, part
+from tests.servers.replication import pair_of, part
 from tests.servers.throwaway import MariaDbServer, MySqlServer
+from tests.systems.mysql.law_10_lineage import make_table, whole_position
 from tests.systems.mysql.read_logs import insert, reading, rows_of
 
 TABLE = TableId("d", "t")
-
-
-def whole_position(server: SqlServer) -> MySqlPosition:
-    """Ask a quiet server of either family for its place and its GTIDs."""
-    with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
-        capabilities = read_capabilities(connection)
-        place = log_end(connection, capabilities)
-    if is_mariadb(server):
-        told = server.execute("SELECT @@global.gtid_binlog_pos")[0][0]
-        return MySqlPosition(capabilities.server_uuid, place, MariaDbGtidPosition.parse(told))
-    told = server.execute("SELECT @@global.gtid_executed")[0][0]
-    gtids = GtidSet.parse(told) if capabilities.has_gtids else None
-    return MySqlPosition(capabilities.server_uuid, place, gtids)
 
 
 def start_at(server: SqlServer, wanted: MySqlPosition, *held: AppliedThrough) -> LogStart:
@@ -54,11 +41,6 @@ def unseen(server: SqlServer, ours: MySqlPosition) -> str:
 
 def news_of(server: SqlServer, read: MySqlPosition, *held: AppliedThrough) -> str:
     return MySqlSource(Endpoint.parse(server.dsn())).require_same_log(read, held, {TABLE})
-
-
-def make_table(server: SqlServer) -> None:
-    server.execute("CREATE DATABASE d")
-    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))")
 
 
 @FAMILIES

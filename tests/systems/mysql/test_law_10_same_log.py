@@ -24,9 +24,9 @@ from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotRe
 from tests.servers.given import SqlServer
 from tests.servers.replication import is_mariadb, server_of
 from tests.servers.throwaway import Options, ThrowawayServer
+from tests.systems.mysql.law_10_lineage import make_table, whole_position
 from tests.systems.mysql.read_logs import insert, reading, rows_of
 from tests.systems.mysql.splits import schema_of, split_of
-from tests.systems.mysql.test_law_10_lineage import make_table, whole_position
 
 TABLE = TableId("d", "t")
 NO_GTIDS: Options = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_cdc_provider.core.verify_report import DifferenceKind
 from tests.servers.given import SqlServer
-from tests.systems.mysql.test_verify import FROM_MARIADB, MYSQL, TO_MARIADB, Pair
+from tests.systems.mysql.verify import FROM_MARIADB, MYSQL, TO_MARIADB, Pair
 
 SERVERS = pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
 DOUBLES = [

@@ -16,7 +16,7 @@ from airflow_cdc_provider.systems.mysql.binlog.json.json_text import json_text
 from airflow_cdc_provider.systems.mysql.binlog.json.json_tree import read_tree, write_tree
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import CapturedLog, log_of, replayed
-from tests.systems.mysql.binlog.test_json_text import invented
+from tests.systems.mysql.binlog.json_text import invented
 
 LONG = "x" * 90
 PARTIAL = "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.behaviours.ledger_behaviours import ChangingTablesBehaviours
-from tests.systems.mysql.sink.test_mysql_sinks import MariaDbByInsert, MySqlByLoad
+from tests.systems.mysql.sink.mysql_sinks import MariaDbByInsert, MySqlByLoad
 
 
 class TestLedgerOnMySql(MySqlByLoad, ChangingTablesBehaviours):

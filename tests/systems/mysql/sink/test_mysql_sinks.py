@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,16 +19,9 @@ from tests.systems.mysql.sink.change_behaviours import (
     MySqlChangeBehaviours,
     TransactionalBehaviours,
 )
+from tests.systems.mysql.sink.mysql_sinks import Fresh, MariaDbByInsert, MySqlByLoad
 from tests.systems.mysql.sink.split_behaviours import MySqlSplitBehaviours
 from tests.systems.mysql.sink.world import MySqlSinkWorld
-
-Fresh = Callable[[SqlServer], str]
-
-
-class MySqlByLoad:
-    @pytest.fixture
-    def world(self, mysql_sink: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
-        yield from worlds(MySqlSinkWorld(mysql_sink, fresh_database(mysql_sink)))
 
 
 class MySqlByInsert:
@@ -41,13 +34,6 @@ class MariaDbByLoad:
     @pytest.fixture
     def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
         yield from worlds(MySqlSinkWorld(mariadb_server, fresh_database(mariadb_server)))
-
-
-class MariaDbByInsert:
-    @pytest.fixture
-    def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
-        database = fresh_database(mariadb_server)
-        yield from worlds(MySqlSinkWorld(mariadb_server, database, local_files=False))
 
 
 class MySqlMerged:
