@@ -12,10 +12,11 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pymysql
@@ -27,7 +28,7 @@ from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.end_to_end.airflow_server import AirflowServer
 from tests.end_to_end.compare import differences
 from tests.servers.accounts import Account, least_privileged, sink_account, source_account
-from tests.servers.patience import wait_while_working
+from tests.servers.patience import StandstillError, wait_while_working
 from tests.servers.proxy import NONE, CuttingProxy, Fault
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ FLOWING = "flowing"
 READING = ("killed", "marked", "paused", "served")
 STALE_S = 15.0
 """Patience of the stream's watcher with a heartbeat that does not come."""
+_MOST_S = 300.0
+"""No wait of a test takes longer."""
 _SLOW = Fault(delay_s=0.15)
 _ROWS = 30_000
 _PIPELINE = """
@@ -70,6 +73,8 @@ _SETTINGS = {
     "DAG_PROCESSOR__STALE_DAG_THRESHOLD": "6",
     "DAG_PROCESSOR__PARSING_CLEANUP_INTERVAL": "3",
 }
+_SESSIONS_END = "idle_in_transaction_session_timeout = '30s'"
+"""As `docs/what_airflow_does.md` has it for where a scheduler may be killed."""
 _SERVICES = {"scheduler": "airflow scheduler", "triggerer": "airflow triggerer"}
 _SERVICES["api-server"] = "airflow api_server"
 
@@ -131,6 +136,8 @@ class HarshAirflow:
     state_way: CuttingProxy
     """The way to the state store of all of Airflow."""
     accounts: Mapping[str, tuple[Account, Account]]
+    metadata: Callable[[str], list[Any]]
+    """Asks Airflow's own database."""
     runs: dict[str, str] = field(default_factory=dict)
     """The last run of each pipeline."""
 
@@ -187,8 +194,33 @@ class HarshAirflow:
     # --- what is to be seen ---
 
     def wait(self, until: Callable[[], bool], what: str) -> None:
-        """Look until something is so; where Airflow comes to a stop fail with the newest logs."""
-        wait_while_working(until, what, signs=self.airflow.signs, told=self.airflow.log_tail)
+        """Look until something is so; fail where Airflow comes to a stop, or after `_MOST_S`.
+
+        Its services log something all the time, also while a run is stuck.
+        """
+        began = time.monotonic()
+
+        def is_so() -> bool:
+            if until():
+                return True
+            if time.monotonic() - began > _MOST_S:
+                raise StandstillError(f"{what} did not come about: {self.told()}")
+            return False
+
+        wait_while_working(is_so, what, signs=self.airflow.signs, told=self.told)
+
+    def told(self) -> str:
+        """Return each run's unfinished tasks in one line, and the newest logs below it."""
+        return "\n".join(["; ".join(map(self._progress, self.runs)), self.airflow.log_tail()])
+
+    def _progress(self, name: str) -> str:
+        tasks = self.airflow.get(f"{self._run_path(name)}/taskInstances")["task_instances"]
+        open_ = [
+            f"{task['task_id']}: {task['state']} (try {task['try_number']})"
+            for task in tasks
+            if task["state"] not in {"success", "skipped"}
+        ]
+        return f"{name} is {self.run_state(name)} [{', '.join(open_)}]"
 
     def state(self, name: str) -> PipelineState:
         return self.store.ensure(PipelineName(name))
@@ -306,8 +338,15 @@ class HarshAirflow:
         task.parent().kill()  # type: ignore[union-attr]  # it has one
         return task
 
-    def kill_services(self) -> None:
-        """Kill the scheduler, the triggerer and the API server."""
+    def kill_services(self, *, while_scheduling: str) -> None:
+        """Kill the scheduler, the triggerer and the API server.
+
+        The scheduler has a run of the pipeline locked then. Its workers hold its connection to
+        Airflow's database open, and so the lock, until the database ends the session.
+        """
+        run = f"FROM dag_run WHERE dag_id = '{_dag_id(while_scheduling)}' AND state = 'running'"
+        while self.metadata(f"SELECT 1 {run} FOR UPDATE SKIP LOCKED"):
+            time.sleep(0.005)
         for title in _SERVICES.values():
             for each in self._titled(title):
                 with suppress(psutil.NoSuchProcess):
@@ -354,14 +393,26 @@ def harsh_airflow(
             dsns[f"{name}_sink"] = writes.dsn
             _write_file(folder, name, first_id=64_000 + 10 * number)
         (folder / "cdc.py").write_text(_DAGS.replace("STALE_S", str(STALE_S)))
-        metadata = postgres.dsn(stack.enter_context(postgres.fresh_database()))
+        metadata = stack.enter_context(postgres.fresh_database())
+        postgres.execute(f"ALTER DATABASE {metadata} SET {_SESSIONS_END}")
         airflow = stack.enter_context(
-            AirflowServer(dsns, dags=folder, metadata=metadata, settings=_SETTINGS)
+            AirflowServer(dsns, dags=folder, metadata=postgres.dsn(metadata), settings=_SETTINGS)
         )
         store = open_store(state)
         stack.callback(store.close)
         writing = stack.enter_context(Writing(source))
-        yield HarshAirflow(source, sink, airflow, folder, store, writing, slow, state_way, accounts)
+        yield HarshAirflow(
+            source,
+            sink,
+            airflow,
+            folder,
+            store,
+            writing,
+            slow,
+            state_way,
+            accounts,
+            lambda sql: postgres.execute(sql, metadata),
+        )
 
 
 def _dag_id(name: str) -> str:

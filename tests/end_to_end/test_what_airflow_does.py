@@ -113,7 +113,7 @@ def test_without_scheduler_triggerer_and_api_server_all_that_runs_goes_on(
     generation = harsh.flow()
     harsh.read("served")
     watched = harsh.log(FLOWING, "follow").count("watching")
-    harsh.kill_services()
+    harsh.kill_services(while_scheduling="served")
     harsh.flows_equal()
     harsh.start_services()
     harsh.wait(
