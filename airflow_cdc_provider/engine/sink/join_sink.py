@@ -43,7 +43,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
 from airflow_cdc_provider.engine.sink.port import WHOLE_TABLE, JoinedRows, JoinedSplit
-from airflow_cdc_provider.engine.sink.slot_store import Result
+from airflow_cdc_provider.engine.sink.session import Session
 from airflow_cdc_provider.engine.sink.split_sink import require_all
 
 _MOST_KEYS = 1_000_000
@@ -147,8 +147,8 @@ class JoinStore(Protocol):
     """One session to a sink, for the joins of one pipeline."""
 
     @property
-    def where(self) -> str:
-        """Return where the rows go, for errors."""
+    def session(self) -> Session:
+        """Return the session that all of it is done over."""
 
     @property
     def ledger(self) -> JoinLedger:
@@ -157,9 +157,6 @@ class JoinStore(Protocol):
     @property
     def rows(self) -> JoinRowStore:
         """Return the rows of tables."""
-
-    def transaction(self, work: Callable[[], Result]) -> Result:
-        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
 
     def close(self) -> None:
         """Close the session; an open transaction is rolled back."""
@@ -210,7 +207,7 @@ class StreamJoinSink:
             self._ledger.claim()
             return epoch
 
-        return self._store.transaction(begin)
+        return self._store.session.transaction(begin)
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
         """Return the splits, of all tables, that have joined the stream for a request."""
@@ -223,7 +220,7 @@ class StreamJoinSink:
             self._ledger.forget(request)
             self._ledger.claim()
 
-        self._store.transaction(forget)
+        self._store.session.transaction(forget)
 
     def join(
         self,
@@ -245,18 +242,19 @@ class StreamJoinSink:
         if not self._look_ahead(joining):
             return None
         try:
-            return self._store.transaction(lambda: self._join(joining, again=False))
+            return self._store.session.transaction(lambda: self._join(joining, again=False))
         except RowRefusedError:
             # so that the row is named, and with the unique values freed that it needs
-            return self._store.transaction(lambda: self._join(joining, again=True))
+            return self._store.session.transaction(lambda: self._join(joining, again=True))
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
         """Return the keys of a split's rows in the sink; too many raise `SplitTooBigError`."""
         keys = self._rows.keys_in(split, _MOST_KEYS + 1)
         if keys.num_rows > _MOST_KEYS:
+            table = self._rows.plan_of(split.table).sink_table
             raise SplitTooBigError(
                 f"the sink holds more than {_MOST_KEYS:,} rows of split {split.split_id}",
-                where=f"table {self._rows.plan_of(split.table).sink_table} on {self._store.where}",
+                where=f"table {table} on {self._store.session.where}",
                 risk="none: what was read is dropped",
                 remedy="the split is cut in two",
             )
@@ -303,7 +301,7 @@ class StreamJoinSink:
             raise StateMovedError(
                 f"request {request} was begun again, or ended, since this split was read: its "
                 f"epoch is {now}, not {joining.epoch}",
-                where=f"ledger on {self._store.where}, split {split.split_id}",
+                where=f"ledger on {self._store.session.where}, split {split.split_id}",
                 risk=NOTHING_CHANGED,
                 remedy="nothing: whoever began it last goes on with it",
             )
@@ -315,7 +313,7 @@ class StreamJoinSink:
             raise SplitOutdatedError(
                 f"split {split.split_id} of request {request} has joined as {other.keys}, "
                 f"and this is {split.keys}",
-                where=f"ledger on {self._store.where}",
+                where=f"ledger on {self._store.session.where}",
                 risk="none: nothing of this one was written",
                 remedy="nothing: the request goes on behind the splits that have joined",
             )
@@ -389,7 +387,7 @@ class StreamJoinSink:
                 split.table, rows, within=joining.within, kept=ranges
             )
         stored = self._rows.write(split, rows, again=again)
-        require_all(split, rows, stored, where=self._store.where)
+        require_all(split, rows, stored, where=self._store.session.where)
         return freed
 
     def _joined_ranges(self, joining: _Joining) -> Iterator[KeyRange]:

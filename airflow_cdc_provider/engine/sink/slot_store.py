@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -13,8 +13,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.sink.selection import FewWork, Selection, TableBatch
-
-Result = TypeVar("Result")
+from airflow_cdc_provider.engine.sink.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +65,8 @@ class SlotStore(Protocol):
     """Keeps one writer slot and the rows that it writes, in transactions of one session."""
 
     @property
-    def where(self) -> str:
-        """Return which slot this is and where, for errors."""
-
-    def transaction(self, work: Callable[[], Result]) -> Result:
-        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
-
-    def begin(self) -> None:
-        """Begin a transaction that stays open over several calls."""
-
-    def commit(self) -> None:
-        """Commit the open transaction."""
-
-    def rollback(self) -> None:
-        """Undo the open transaction, if there is one."""
+    def session(self) -> Session:
+        """Return the session that all of it is done over."""
 
     def locked_row(self) -> SlotRow:
         """Lock and read the slot's row; `FencedError` under an older generation.
@@ -104,9 +91,6 @@ class SlotStore(Protocol):
 
         Then it is committed step by step. A store that has no such way always returns None.
         """
-
-    def close(self) -> None:
-        """Close the session; an open transaction is rolled back."""
 
 
 def smallest_end(outcomes: Sequence[SlotOutcome]) -> LogPosition:

@@ -40,7 +40,7 @@ class SlotWriter:
         if self._is_broken:
             raise SinkUnreachableError(
                 "this sink failed in the middle of a source transaction",
-                where=self.store.where,
+                where=self.store.session.where,
                 risk="none: all of the transaction was rolled back",
                 remedy="open the sink again and read from the ledger's position",
             )
@@ -48,7 +48,7 @@ class SlotWriter:
         if self._open is None and selection.batch.end is not None:
             outcome = self._apply_at_once(selection, left)
             if outcome is None:
-                outcome = self.store.transaction(lambda: self._apply_whole(selection))
+                outcome = self.store.session.transaction(lambda: self._apply_whole(selection))
             self._left = self._reached
             return outcome
         # Broken unless it says otherwise: an interrupt counts as a failure, too.
@@ -59,7 +59,7 @@ class SlotWriter:
             return outcome
         finally:
             if self._is_broken:
-                self.store.rollback()
+                self.store.session.rollback()
 
     def _apply_at_once(self, selection: Selection, left: SlotRow | None) -> SlotOutcome | None:
         """Apply a batch that the store commits at once; None if it is to be done step by step."""
@@ -90,7 +90,7 @@ class SlotWriter:
     def _apply_part(self, selection: Selection) -> SlotOutcome | None:
         """Apply a part of a source transaction; commit with the last part, else return None."""
         if self._open is None:
-            self.store.begin()
+            self.store.session.begin()
             self._open = self._locked_row()
             self._so_far = SlotOutcome(self._open.position)
         row, outcome = self._open, self._so_far or SlotOutcome(self._open.position)
@@ -103,7 +103,7 @@ class SlotWriter:
             return None
         if is_new:
             outcome = self._moved(selection, row, outcome)
-        self.store.commit()
+        self.store.session.commit()
         self._open = self._so_far = None
         return outcome
 

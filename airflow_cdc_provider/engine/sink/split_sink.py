@@ -16,7 +16,6 @@ the same split would not be stopped by that, so there is one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -28,20 +27,18 @@ from airflow_cdc_provider.engine.ledger.decisions import publish
 from airflow_cdc_provider.engine.ledger.records import SplitPublished
 from airflow_cdc_provider.engine.ledger.state import LedgerState
 from airflow_cdc_provider.engine.sink.port import Owner
+from airflow_cdc_provider.engine.sink.session import Session
 
 
 class SplitStore(Protocol):
     """Rows of splits, and the ledger's rows about them, in transactions of one session."""
 
     @property
-    def where(self) -> str:
-        """Return where the rows go, for errors."""
+    def session(self) -> Session:
+        """Return the session that all of it is done over."""
 
     def alone(self, split: SnapshotSplit) -> AbstractContextManager[None]:
         """Keep the owner's other sessions from publishing the same split meanwhile."""
-
-    def transaction(self, work: Callable[[], None]) -> None:
-        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
 
     def holds_nothing(self, split: SnapshotSplit) -> bool:
         """Tell whether the split's range holds no row, committed or not; nothing is locked."""
@@ -84,7 +81,7 @@ class RangeSplitSink:
 
     def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
         """Replace the sink's rows in the split's range by `rows` and store the report."""
-        report.require_rows(rows.rows, where=self._store.where)
+        report.require_rows(rows.rows, where=self._store.session.where)
         with self._store.alone(split):
             self._publish_alone(split, rows, report)
 
@@ -97,10 +94,10 @@ class RangeSplitSink:
             self._publish(split, rows, report, again=False, delete=delete)
 
         try:
-            self._store.transaction(try_first)
+            self._store.session.transaction(try_first)
         except RowRefusedError:
             # so that the row is named, and on a range that was deleted in any case
-            self._store.transaction(
+            self._store.session.transaction(
                 lambda: self._publish(split, rows, report, again=True, delete=True)
             )
 
@@ -121,7 +118,7 @@ class RangeSplitSink:
         if delete:
             self._store.delete_range(split)
         stored = self._store.write(split, rows, again=again)
-        require_all(split, rows, stored, where=self._store.where)
+        require_all(split, rows, stored, where=self._store.session.where)
         state = self._store.held_state_of(split)
         for record in publish(state, by, split, report):
             self._store.store(state, record)

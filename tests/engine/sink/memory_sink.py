@@ -50,7 +50,8 @@ from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff, StreamJoinSink
 from airflow_cdc_provider.engine.sink.port import JoinedSplit, Owner, SinkAbilities
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection, TableBatch
-from airflow_cdc_provider.engine.sink.slot_store import Result, SlotOutcome, SlotRow
+from airflow_cdc_provider.engine.sink.session import Result
+from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow
 from airflow_cdc_provider.engine.sink.slots import collapsed, part_of
 from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink
 
@@ -112,6 +113,7 @@ class Session:
     _acts: list[Act] = field(default_factory=list)
     _is_open: bool = False
     _is_lost: bool = False
+    where: str = "memory"
 
     @property
     def content(self) -> Content:
@@ -368,22 +370,6 @@ class MemorySlotStore:
     by: int
     slot: int
     slots: int
-    where: str = "memory"
-
-    def transaction(self, work: Callable[[], Result]) -> Result:
-        return self.session.transaction(work)
-
-    def begin(self) -> None:
-        self.session.begin()
-
-    def commit(self) -> None:
-        self.session.commit()
-
-    def rollback(self) -> None:
-        self.session.rollback()
-
-    def close(self) -> None:
-        self.session.close()
 
     def locked_row(self) -> SlotRow:
         self.session.require_owner(self.by)
@@ -455,7 +441,7 @@ class MemoryChangeStore:
 
     def close(self) -> None:
         for slot in self.slots:
-            slot.close()
+            slot.session.close()
 
 
 @dataclass
@@ -465,13 +451,9 @@ class MemorySplitStore:
     session: Session
     rows: MemoryRows
     by: int
-    where: str = "memory"
 
     def alone(self, split: SnapshotSplit) -> AbstractContextManager[None]:
         return nullcontext()
-
-    def transaction(self, work: Callable[[], None]) -> None:
-        self.session.transaction(work)
 
     def holds_nothing(self, split: SnapshotSplit) -> bool:
         return not self.rows.in_range(split)
@@ -572,15 +554,10 @@ class MemoryJoinLedger:
 class MemoryJoinStore:
     """One session for joins."""
 
-    where = "memory"
-
     def __init__(self, session: Session, plans: Mapping[TableId, TablePlan], by: int) -> None:
         self.session = session
         self.ledger = MemoryJoinLedger(session, by)
         self.rows = MemoryRows(session, plans)
-
-    def transaction(self, work: Callable[[], Result]) -> Result:
-        return self.session.transaction(work)
 
     def close(self) -> None:
         self.session.close()

@@ -5,7 +5,7 @@ When they may join, and which rows go for them, is `engine.sink.join_sink`'s to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.rows import SplitRows
@@ -15,7 +15,6 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.engine.sink.slot_store import Result
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import unique_conflicts
@@ -41,19 +40,10 @@ class MySqlJoinStore:
         *,
         zero_dates: ZeroDates = ZeroDates.FAIL,
     ) -> None:
-        self._session = session
+        self.session = session
         self._writer = SplitRowWriter(session, owner, plans, zero_dates)
         self.ledger = MySqlJoinLedger(session, owner)
         self.rows = MySqlJoinRows(session, self._writer)
-
-    @property
-    def where(self) -> str:
-        """Return the sink's address."""
-        return self._session.where
-
-    def transaction(self, work: Callable[[], Result]) -> Result:
-        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
-        return self._session.transaction(work)
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""

@@ -6,7 +6,7 @@ What it commits and when is `engine.sink.slot_writer`'s to decide.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from airflow_cdc_provider.engine.sink.selection import (
     TableBatch,
     TableWork,
 )
-from airflow_cdc_provider.engine.sink.slot_store import Result, SlotOutcome, SlotRow
+from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow
 from airflow_cdc_provider.engine.sink.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
 from airflow_cdc_provider.systems.mysql.sink.commit_script import (
@@ -71,31 +71,6 @@ class MySqlSlotStore:
         self._stored: tuple[str, StreamSplit] | None = None
         self._scripts = CommitScripts(session)
         self._few: dict[TableId, FewStatements] = {}
-
-    @property
-    def where(self) -> str:
-        """Return which slot this is and where, for errors."""
-        return f"slot {self._slot} on {self.session.where}"
-
-    def close(self) -> None:
-        """Close the connection; an open transaction is rolled back."""
-        self.session.close()
-
-    def transaction(self, work: Callable[[], Result]) -> Result:
-        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
-        return self.session.transaction(work)
-
-    def begin(self) -> None:
-        """Begin a transaction that stays open over several calls."""
-        self.session.begin()
-
-    def commit(self) -> None:
-        """Commit the open transaction."""
-        self.session.commit()
-
-    def rollback(self) -> None:
-        """Undo the open transaction, if there is one."""
-        self.session.rollback()
 
     def commit_at_once(
         self, selection: Selection, row: SlotRow, end: LogPosition

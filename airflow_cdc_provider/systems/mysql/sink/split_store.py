@@ -5,7 +5,7 @@ How a split is published is `engine.sink.split_sink`'s to decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from airflow_cdc_provider.columns.rows import SplitRows
@@ -34,14 +34,9 @@ class MySqlSplitStore:
         *,
         zero_dates: ZeroDates = ZeroDates.FAIL,
     ) -> None:
-        self._session = session
+        self.session = session
         self._owner = owner
         self._rows = SplitRowWriter(session, owner, plans, zero_dates)
-
-    @property
-    def where(self) -> str:
-        """Return the sink's address."""
-        return self._session.where
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
@@ -49,28 +44,24 @@ class MySqlSplitStore:
 
     def alone(self, split: SnapshotSplit) -> AbstractContextManager[None]:
         """Keep the owner's other sessions from publishing the same split meanwhile."""
-        return writers.split_lock(self._session, self._owner, split)
-
-    def transaction(self, work: Callable[[], None]) -> None:
-        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
-        self._session.transaction(work)
+        return writers.split_lock(self.session, self._owner, split)
 
     def holds_nothing(self, split: SnapshotSplit) -> bool:
         """Tell whether the split's range holds no row, committed or not; nothing is locked."""
         look = f"SELECT 1 FROM {self._range(split)} LIMIT 1"
-        if self._session.rows(look):
+        if self.session.rows(look):
             return False
-        self._session.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")  # of the next one
-        return not self._session.rows(look)
+        self.session.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")  # of the next one
+        return not self.session.rows(look)
 
     def state_of(self, split: SnapshotSplit) -> LedgerState:
         """Return what the ledger says of the owner, of the split, and of who owns its table."""
-        return ledger.state_of_split(self._session, self._owner, split)
+        return ledger.state_of_split(self.session, self._owner, split)
 
     def held_state_of(self, split: SnapshotSplit) -> LedgerState:
         """Return the same, and hold the generation until the commit."""
-        lock = self._session.capabilities.share_lock
-        return ledger.state_of_split(self._session, self._owner, split, lock=lock)
+        lock = self.session.capabilities.share_lock
+        return ledger.state_of_split(self.session, self._owner, split, lock=lock)
 
     def require_as_planned(self, table: TableId) -> None:
         """Refuse to write to a table whose definition has drifted; it stays so until the commit."""
@@ -78,7 +69,7 @@ class MySqlSplitStore:
 
     def delete_range(self, split: SnapshotSplit) -> None:
         """Delete all rows in the split's range."""
-        self._session.execute(f"DELETE FROM {self._range(split)}")
+        self.session.execute(f"DELETE FROM {self._range(split)}")
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write rows into a range that holds none, `again` by INSERT; return their number."""
@@ -87,7 +78,7 @@ class MySqlSplitStore:
 
     def store(self, state: LedgerState, record: SplitPublished) -> None:
         """Store the report that was decided from `state`."""
-        RecordWriter(self._session, self._owner, state).write(record)
+        RecordWriter(self.session, self._owner, state).write(record)
 
     def _range(self, split: SnapshotSplit) -> str:
         """Return the split's table with the condition of its range."""

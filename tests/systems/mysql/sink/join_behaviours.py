@@ -255,7 +255,7 @@ class JoinBehaviours:
         for step in range(1, 25):
             world.at_sink("UPDATE t SET name = 'wrong'")
             wrong = world.held()
-            killed = kill_before(sink._store._session, step, cast("Any", world), monkeypatch)
+            killed = kill_before(sink._store.session, step, cast("Any", world), monkeypatch)
             try:
                 position = read.join(sink)
             except CdcError:

@@ -60,7 +60,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         self, world: MySqlSinkWorld
     ) -> None:
         sink = world.splits()
-        sink._store._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        sink._store.session.execute("SET SESSION innodb_lock_wait_timeout = 1")
         neighbour = world.server.connect(world.database, autocommit=False)
         neighbour.cursor().execute("INSERT INTO orders VALUES (9, 'below'), (20, 'above')")
         world.publish(sink, world.split(1, 10, 20), (12, "new"))
@@ -193,7 +193,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
     def test_a_new_owner_ends_a_hung_writer_that_holds_locks(self, world: MySqlSinkWorld) -> None:
         hung = world.splits(1)
         world.put((1, "old"))
-        session = hung._store._session
+        session = hung._store.session
         session.begin()
         session.execute(f"UPDATE `{world.database}`.orders SET name = 'hung'")
         world.ledger.take_over(2)
@@ -209,7 +209,7 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         world.put((1, "before"))
         for step in range(1, 20):
             sink = world.splits()
-            killed = kill_before(sink._store._session, step, world, monkeypatch)
+            killed = kill_before(sink._store.session, step, world, monkeypatch)
             try:
                 world.publish(sink, world.split(), (2, f"step {step}"), high=100 + step)
             except CdcError:

@@ -33,7 +33,7 @@ def world(
 
 
 def executions(sink: Any) -> int:
-    return int(sink._store._session.rows("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")[0][1])
+    return int(sink._store.session.rows("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")[0][1])
 
 
 def test_a_split_of_many_rows_arrives_by_executions_alone(
@@ -41,13 +41,13 @@ def test_a_split_of_many_rows_arrives_by_executions_alone(
 ) -> None:
     sink = world.splits()
     sent: list[bytes] = []
-    send = sink._store._session.raw.send_statement
+    send = sink._store.session.raw.send_statement
 
     def sending(parts: Any) -> None:
         sent.append(bytes(parts[0]))
         send(parts)
 
-    monkeypatch.setattr(sink._store._session.raw, "send_statement", sending)
+    monkeypatch.setattr(sink._store.session.raw, "send_statement", sending)
     world.publish(sink, world.split(), *MANY)
     assert world.held() == MANY
     assert executions(sink) > 0
@@ -57,11 +57,11 @@ def test_a_split_of_many_rows_arrives_by_executions_alone(
 def test_the_next_split_uses_the_statements_of_the_last(world: MySqlSinkWorld) -> None:
     sink = world.splits()
     world.publish(sink, world.split(end=5_000), *MANY)
-    kept = dict(sink._store._session._prepared)
+    kept = dict(sink._store.session._prepared)
     world.publish(sink, world.split(1, 5_000), *((i + 5_000, name) for i, name in MANY))
     assert [row[0] for row in world.held()] == [*range(2_345), *range(5_000, 7_345)]
     assert {sql: each.number for sql, each in kept.items()} == {
-        sql: each.number for sql, each in sink._store._session._prepared.items()
+        sql: each.number for sql, each in sink._store.session._prepared.items()
     }
 
 
@@ -112,7 +112,7 @@ def test_changes_of_many_rows_are_upserted_by_executions(world: MySqlSinkWorld) 
 
 
 def test_statements_held_at_the_server_are_few(world: MySqlSinkWorld) -> None:
-    session = world.splits()._store._session
+    session = world.splits()._store.session
     for rows in range(1, 60):
         row = ",".join(["?"] * 1_000)
         session.prepared(

@@ -71,7 +71,7 @@ def test_a_server_killed_before_the_end_keeps_neither_rows_nor_report(
     world = mortal_world
     world.publish(world.splits(), world.split(), (1, "before"))
     sink = world.splits()
-    kill_server_before(words, sink._store._session, mortal, monkeypatch)
+    kill_server_before(words, sink._store.session, mortal, monkeypatch)
     with pytest.raises(SinkUnreachableError):
         world.publish(sink, world.split(), (2, "after"), high=200)
     mortal.start()
@@ -108,7 +108,7 @@ def test_a_commit_whose_reply_was_lost_is_recognised(
     world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = world.splits()
-    _lose_commit_replies(sink._store._session, monkeypatch)
+    _lose_commit_replies(sink._store.session, monkeypatch)
     with pytest.raises(SinkUnreachableError):
         world.publish(sink, world.split(), (1, "a"))
     world.server.execute(f"UPDATE `{world.database}`.orders SET name = 'not written again'")
@@ -144,7 +144,7 @@ def _lose_commit_replies(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lock_that_is_released_in_time_is_waited_out(world: MySqlSinkWorld) -> None:
     world.put((1, "locked"))
     sink = world.splits()
-    sink._store._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+    sink._store.session.execute("SET SESSION innodb_lock_wait_timeout = 1")
     other = world.server.connect(world.database, autocommit=False)
     other.cursor().execute("SELECT * FROM orders WHERE id = 1 FOR UPDATE")
     release = threading.Timer(1.5, other.rollback)
@@ -160,7 +160,7 @@ def test_a_lock_that_is_released_in_time_is_waited_out(world: MySqlSinkWorld) ->
 def test_a_lock_that_stays_is_named_as_busy(world: MySqlSinkWorld) -> None:
     world.put((1, "locked"))
     sink = world.splits()
-    sink._store._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+    sink._store.session.execute("SET SESSION innodb_lock_wait_timeout = 1")
     other = world.server.connect(world.database, autocommit=False)
     other.cursor().execute("SELECT * FROM orders WHERE id = 1 FOR UPDATE")
     with pytest.raises(SinkBusyError, match="1205"):
