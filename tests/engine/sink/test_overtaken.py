@@ -6,8 +6,9 @@ import pytest
 
 from airflow_cdc_provider.core.errors import FencedError
 from airflow_cdc_provider.engine.sink.selection import Selection
+from airflow_cdc_provider.engine.sink.slots import whole_table_slot
 from tests.behaviours.sink_join_behaviours import join
-from tests.behaviours.sink_world import insert
+from tests.behaviours.sink_world import insert, update
 from tests.behaviours.source_log import at
 from tests.engine.sink.world import MemoryWorld
 
@@ -82,3 +83,27 @@ def test_a_newer_owner_keeps_joins_of_the_older_one_out(world: MemoryWorld) -> N
     with pytest.raises(FencedError, match="generation 2 owns"):
         joins.begin("r", [world.orders.schema.table])
     assert world.memory.content.epochs == {}
+
+
+def test_a_table_that_one_writer_had_to_itself_goes_on_where_that_one_was(
+    world: MemoryWorld,
+) -> None:
+    """What it has would meet what came later: seat 20 is another's by then."""
+    world.writers = 2
+    world.hand_off(seats=[(1, 10), (2, 20)])
+    sink = world.changes()
+    exchanged = world.batch(
+        [update((1, 10), (1, 99)), update((2, 20), (2, 10)), update((1, 99), (1, 20))],
+        table="seats",
+    )
+    given_on = world.batch([update((1, 20), (1, 30)), insert(3, 20)], table="seats", start=110)
+    owner = sink._writers[whole_table_slot(world.seats.schema.table, 2)]
+    for batch in (exchanged, given_on):
+        owner.apply(Selection(batch, sink._captured))
+    sink.close()
+    world.writers = 1
+    again = world.changes()
+    assert world.ledger.stream().start == at(100)
+    for batch in (exchanged, given_on):
+        again.apply(batch)
+    assert world.held("seats") == [(1, 30), (2, 10), (3, 20)]
