@@ -17,6 +17,11 @@ changes them. MySQL refuses bytes that are not UTF-8 in a file said to be UTF-8,
 so where there are binary columns the file is said to be binary, and texts are converted from
 UTF-8 through variables. BIT goes through one too: it would keep the digits' bytes.
 
+What goes through a variable has its type said. MySQL decides what an expression is when it reads
+the statement, by what the variable held before: texts behind a load of bytes would be stored as
+bytes. And beside a SET, MariaDB takes 0 in an AUTO_INCREMENT column for "count", in any sql_mode,
+unless it is set itself.
+
 LOAD DATA LOCAL turns errors into warnings: whoever runs it compares row counts and warnings.
 """
 
@@ -33,7 +38,7 @@ from airflow_cdc_provider.columns.arrow_arrays import binary_scalar, mask_of
 from airflow_cdc_provider.columns.byte_views import string_bytes, string_offsets
 from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.identifiers import quote_identifier
-from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.core.table_schema import Column, TypeKind
 from airflow_cdc_provider.systems.mysql.dialect.value_model import (
     BINARY_TYPES,
     CHARACTER_TYPES,
@@ -179,24 +184,43 @@ def _clause(
 ) -> str:
     """Return the LOAD DATA clause for columns; in `null_columns` an empty field means NULL."""
     has_bytes = any(is_bytes(column) for column in columns)
+    values = [
+        _variable_value(
+            f"@c{number}", column, has_bytes=has_bytes, is_null=column.name in null_columns
+        )
+        for number, column in enumerate(columns)
+    ]
+    sets = any(values)
     targets, assignments = [], []
-    for number, column in enumerate(columns):
+    for number, (column, value) in enumerate(zip(columns, values, strict=True)):
         name, variable = quote_identifier(column.name), f"@c{number}"
-        value = variable
-        if column.type.name == "bit":
-            value = f"CAST({variable} AS UNSIGNED)"
-        elif has_bytes and column.type.name in _CHARACTERS and not is_bytes(column):
-            value = f"CONVERT({variable} USING utf8mb4)"
-        if column.name in null_columns:
-            value = f"IF(LENGTH({variable}) = 0, NULL, {value})"
-        if value == variable:
+        if value or (sets and _may_count(column)):
+            targets.append(variable)
+            assignments.append(f"{name} = {value or variable}")
+        else:
             targets.append(name)
-            continue
-        targets.append(variable)
-        assignments.append(f"{name} = {value}")
     charset = "binary" if has_bytes else "utf8mb4"
     clause = f"CHARACTER SET {charset} {dialect} ({', '.join(targets)})"
     return f"{clause} SET {', '.join(assignments)}" if assignments else clause
+
+
+def _variable_value(variable: str, column: Column, *, has_bytes: bool, is_null: bool) -> str:
+    """Return what a column is set to from its variable; empty if it is written without one."""
+    value, is_text = variable, column.type.name in _CHARACTERS and not is_bytes(column)
+    if column.type.name == "bit":
+        value = f"CAST({variable} AS UNSIGNED)"
+    elif is_text and (has_bytes or is_null):
+        value = f"CONVERT({variable} USING utf8mb4)"
+    elif column.type.name == "vector" and is_null:
+        value = f"CAST({variable} AS BINARY)"
+    if is_null:
+        return f"IF(LENGTH({variable}) = 0, NULL, {value})"
+    return "" if value == variable else value
+
+
+def _may_count(column: Column) -> bool:
+    """Tell whether the sink's column may be AUTO_INCREMENT, whatever the source's is."""
+    return column.auto_increment or (column.type.kind is TypeKind.INTEGER and not column.nullable)
 
 
 def is_bytes(column: Column) -> bool:
