@@ -41,8 +41,9 @@ def way_in_airflow(remedy: str, *others: str, file: str = "FILE", table: str = "
     if table and "--table" not in remedy and _OF_TABLES.intersection(_COMMAND.findall(remedy)):
         remedy = f"{remedy} --table {table}"
     named = dict.fromkeys(name for name in _COMMAND.findall(remedy) if name in _KNOWN)
-    tables = "".join(f" --table {table}" for table in dict.fromkeys(_TABLE.findall(remedy)))
     about_tables = "--table" in remedy
+    found = dict.fromkeys(_TABLE.findall(remedy)) or ([table] if table and about_tables else ())
+    tables = "".join(f" --table {each}" for each in found)
     ways = [
         f"`{name}`: {_way(name, about_tables=about_tables, arguments=f'{file}{tables}')}"
         for name in named

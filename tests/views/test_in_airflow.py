@@ -51,6 +51,8 @@ def test_what_is_about_one_table_is_done_to_that_alone() -> None:
     way = way_in_airflow("mend it, then `resume`", file="a.yaml", table="shop.orders")
     assert way.endswith("or `airflow cdc resume a.yaml --table shop.orders`")
     assert way_in_airflow("`run` it", table="shop.orders") == way_in_airflow("`run` it")
+    way = way_in_airflow("`reset` with --table, if it is one of ours", table="shop.orders")
+    assert way.endswith("or `airflow cdc reset FILE --table shop.orders`")
 
 
 def test_an_option_is_told_wherever_an_error_names_it() -> None:

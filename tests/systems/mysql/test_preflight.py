@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -18,6 +20,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.preflight import preflight as preflight_module
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings
+from airflow_cdc_provider.systems.mysql.preflight.open_transactions import open_transactions
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import table_facts
@@ -490,3 +493,20 @@ def test_partitioned_tables_are_named(
     endpoints = Endpoint.parse(mysql_server.dsn()), Endpoint.parse(mysql_sink.dsn())
     found = [f for f in preflight(*endpoints, plans, picked=picked) if f.code == "table.partitions"]
     assert [(f.level, f.subject) for f in found] == [(Level.WARN, f"{mysql_database}.p")]
+
+
+def test_a_statement_of_somebody_that_innodb_trx_cannot_show_blocks_nothing(
+    mysql_server: SqlServer, mysql_database: str
+) -> None:
+    mysql_server.execute("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", database=mysql_database)
+    mysql_server.execute("INSERT INTO t VALUES (1, 'a')", database=mysql_database)
+    with closing(mysql_server.connect(mysql_database)) as other, ThreadPoolExecutor(1) as pool:
+        sql = "UPDATE t SET v = CONCAT('\N{GRINNING FACE}', SLEEP(3)) WHERE id = 1"
+        running = pool.submit(other.cursor().execute, sql)
+        time.sleep(0.5)
+        with source(mysql_server) as connection:
+            capabilities = read_capabilities(connection)
+            looked = open_transactions(connection, capabilities, "source", are_awaited=False)
+            found = [each for each in looked if "INNODB_TRX" in each.observed]
+        running.result(30)
+    assert [(each.code, each.level) for each in found] == [("source.unseen", Level.INFO)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _LONG_TRANSACTION_S = 600
 _SHOWN_XA = 3
+_NOT_SHOWN = 3854
+"""MySQL's INNODB_TRX holds the statements that run, in utf8mb3."""
 
 
 def open_transactions(
@@ -88,7 +91,23 @@ def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[F
         "SELECT TIMESTAMPDIFF(SECOND, trx_started, NOW()) FROM information_schema.INNODB_TRX "
         f"WHERE trx_started < NOW() - INTERVAL {_LONG_TRANSACTION_S} SECOND"
     )
-    match look(lambda: [int(row[0]) for row in query(connection, sql)]):
+    try:
+        seen = look(lambda: [int(row[0]) for row in query(connection, sql)])
+    except IntegrityError as error:
+        if error.server_error != _NOT_SHOWN:
+            raise
+        yield Finding(
+            Code.SOURCE_UNSEEN,
+            Level.INFO,
+            subject,
+            "cannot tell whether transactions are open for long: a statement that runs now holds "
+            "a character that the server cannot show in INNODB_TRX",
+            "an answer",
+            "no row is at risk: their changes come as one piece when they commit",
+            "`check` again once that statement has ended",
+        )
+        return
+    match seen:
         case Seen(ages):
             yield Finding(
                 Code.SOURCE_LONG_TRANSACTIONS,
