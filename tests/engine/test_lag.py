@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.engine.stream.lag import Lag
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
@@ -47,3 +50,16 @@ def test_before_the_first_change_no_lag_is_known() -> None:
     lag = Lag()
     assert lag.at(place(10), place(90), None, 0) is None
     assert lag.at(place(10), place(90), None, 60 * SECOND) is None
+
+
+def test_a_stream_that_begins_where_another_ended_is_behind_since_that_one_was_heard_of() -> None:
+    told = StreamState(place(10), lag_us=0, heartbeat_us=100 * SECOND)
+    assert Lag(told).at(place(10), place(90), 5, 150 * SECOND) == 50 * SECOND
+    behind = replace(told, lag_us=7 * SECOND)
+    lag = Lag(behind)
+    assert lag.at(place(10), place(90), 5, 150 * SECOND) == 57 * SECOND
+    assert lag.at(place(20), place(90), 6, 151 * SECOND) == 6
+    assert Lag(behind).at(place(10), place(10), 5, 150 * SECOND) == 0
+    assert Lag(behind).at(place(20), place(90), 5, 150 * SECOND) == 5
+    never_heard_of = replace(told, heartbeat_us=0)
+    assert Lag(never_heard_of).at(place(10), place(90), 5, 150 * SECOND) == 5

@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.engine.in_process import OwnReader
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
@@ -336,6 +337,36 @@ def streaming(pipeline: Pipeline) -> Iterator[Future[JobResult]]:
 
 
 CODES = {"source": "CDC-SRC-001", "sink": "CDC-SNK-001"}
+
+
+def test_a_stream_that_begins_behind_is_behind_since_the_last_one_was_heard_of(
+    outages: Outages,
+) -> None:
+    pipeline = handed_off(outages.pipeline)
+    with streaming(pipeline):
+        wait_until(lambda: arrived(pipeline, 1) and seen(pipeline).lag_s == 0)
+    last = pipeline.store.stream(pipeline.name)
+    assert last is not None
+    change(pipeline, 2)
+    time.sleep(3)
+    with closing(pipeline.sink.connect(pipeline.sink_database, autocommit=False)) as other:
+        other.cursor().execute("INSERT INTO orders VALUES (1000002, 'holds the key', 1)")
+        pipeline.store.want(pipeline.name, Wanted.RUN)
+        with streaming(pipeline):
+            told: list[StreamState] = []
+            wait_until(lambda: is_told_since(pipeline, last, told))
+            for each in told:
+                assert (each.lag_us or 0) >= each.heartbeat_us - last.heartbeat_us
+            other.rollback()
+            wait_until(lambda: arrived(pipeline, 2) and seen(pipeline).lag_s == 0)
+
+
+def is_told_since(pipeline: Pipeline, last: StreamState, told: list[StreamState]) -> bool:
+    """Collect three words of the stream that came after the last one."""
+    now = pipeline.store.stream(pipeline.name)
+    if now is not None and now.generation > last.generation and now not in told:
+        told.append(now)
+    return len(told) >= 3
 
 
 @pytest.mark.parametrize("how", [Fault(refuse=True), Fault(hang=True)], ids=["gone", "hangs"])

@@ -86,7 +86,7 @@ class Heartbeat:
         self._following = following
         self._outages = outages
         self._every_s = every_s
-        self._lag = Lag()
+        self._lag: Lag | None = None
         self._held_from: LogPosition | None = None
         self._recovery = Recovery()
         self._told_consistent: set[TableId] = set()
@@ -128,6 +128,8 @@ class Heartbeat:
 
     def _beat(self, *, within_s: float, is_last: bool = False) -> None:
         """Check source and sink, then store the stream's progress."""
+        if self._lag is None:
+            self._lag = Lag(self._store.stream(self._sink.owner.pipeline))
         looks = self._sink_look, self._source_look
         for look in looks:
             look.ask()
@@ -140,7 +142,7 @@ class Heartbeat:
             owner = self._sink.owner
             if self._sink_look.is_fresh:
                 self._following.note_committed(seen.split, seen.counts)
-            told = self._state(seen.split, seen.counts)
+            told = self._state(seen.split, seen.counts, self._lag)
             self._store.beat(
                 owner.pipeline, owner.generation, told, counts=seen.tables, is_last=is_last
             )
@@ -235,7 +237,7 @@ class Heartbeat:
 
     # --- what they saw ------------------------------------------------------------------------
 
-    def _state(self, split: StreamSplit, counts: StreamCounts) -> StreamState:
+    def _state(self, split: StreamSplit, counts: StreamCounts, lag: Lag) -> StreamState:
         """Return the stream's state to be stored: position, end of the log, counts, lag."""
         reached = self._following.passed_over.reached(split.start)
         now_us = time.time_ns() // 1000
@@ -248,7 +250,7 @@ class Heartbeat:
             batch=counts.batches,
             changes=counts.changes,
             transactions=counts.transactions,
-            lag_us=self._lag.at(reached, source_end, counts.lag_us, now_us),
+            lag_us=lag.at(reached, source_end, counts.lag_us, now_us),
             heartbeat_us=now_us,
             inconsistent=split.inconsistent,
         )

@@ -3,19 +3,26 @@
 The ledger knows how old the last change was when it was committed. While more waits and the
 position stands, that says less and less: then the lag is at least as long as it has stood. The same
 holds while the source does not say where its log ends: who was at the end may be behind since.
+
+A stream that begins where another one ended stands there since that one was heard of last.
 """
 
 from __future__ import annotations
 
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import StreamState
 
 
 class Lag:
     """Computes how far the sink is behind the source."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: StreamState | None = None) -> None:
+        """`before` is what was told last of the stream, by whoever was at it."""
         self._position: LogPosition | None = None
         self._since_us = 0
+        if before is not None and before.heartbeat_us:
+            self._position = before.position
+            self._since_us = before.heartbeat_us - (before.lag_us or 0)
 
     def at(
         self,
