@@ -16,6 +16,8 @@ DAGS = {"run": "sync", "resync": "resync", "backfill": "backfill", "verify": "ve
 ACTIONS = ("pause", "resume", "restart", "add", "remove", "reset", "drop")
 """What `CdcControlOperator` does."""
 LOOKS = ("check", "plan", "status", "requests", "log")
+DECISIONS = ("accept", "skip")
+"""What a person decides against a refusal, by a command alone."""
 FIELDS = {
     "--from-key": "from_key",
     "--to-key": "to_key",
@@ -26,7 +28,7 @@ FIELDS = {
 }
 """Options, and the fields that runs and tasks have for them."""
 _OF_TABLES = frozenset({"pause", "resume", "add", "remove", "reset"})
-_KNOWN = frozenset((*BUTTONS, *REQUEST_BUTTONS, *DAGS, *ACTIONS, *LOOKS))
+_KNOWN = frozenset((*BUTTONS, *REQUEST_BUTTONS, *DAGS, *ACTIONS, *LOOKS, *DECISIONS))
 _COMMAND = re.compile(r"`([a-z]+)(?: [^`]*)?`")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _TABLE = re.compile(r"--table ([^\s.`]+\.[^\s:,;`]+)")

@@ -11,8 +11,10 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import (
+    ACCEPT_PURGED,
     FencedError,
     LeaseHeldError,
+    LogPurgedError,
     RefusedError,
     RequestEndedError,
     RetryableError,
@@ -157,6 +159,21 @@ def test_a_stream_that_ended_for_good_carries_out_nothing(run: Run) -> None:
     )
     with pytest.raises(StreamEndedError, match="event 99"):
         resync_scope(run)
+
+
+def test_a_stream_that_ended_at_a_purged_log_says_that_it_can_be_accepted(run: Run) -> None:
+    state = run.store.ensure(run.name)
+    purged = LogPurgedError("bin.3 is gone", "bin.3", "changes are lost", ACCEPT_PURGED)
+    run.store.move(
+        run.name,
+        state.generation,
+        expected=state.phase,
+        to=Phase.FAILED,
+        error=StoredError.of(purged),
+    )
+    with pytest.raises(StreamEndedError) as ended:
+        resync_scope(run)
+    assert ended.value.remedy == ACCEPT_PURGED
 
 
 def test_a_change_log_keeps_what_it_was_given(run: Run, tmp_path: Path) -> None:

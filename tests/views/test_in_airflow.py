@@ -41,6 +41,7 @@ from airflow_cdc_provider.views.in_airflow import way_in_airflow
         ),
         ("grant it: `GRANT SELECT ON shop.* TO cdc`; or pip install --force-reinstall x", ""),
         ("see what stands there with `log`", "`log`: `airflow cdc log a.yaml`"),
+        ("`accept` the source with --source", "`accept`: `airflow cdc accept a.yaml`"),
     ],
 )
 def test_a_remedy_that_names_a_command_has_its_way_in_airflow(remedy: str, way: str) -> None:

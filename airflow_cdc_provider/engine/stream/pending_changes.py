@@ -85,7 +85,9 @@ def _give_up(
 def _told(change: SchemaChange) -> str:
     """Return the event text of a schema change."""
     at_sink = "" if change.leaves_sink_alone else ", and at the sink"
-    text = f"{change.table} was changed at the source{at_sink}: {change.statement}"
+    text = f"{change.table} was changed at the source{at_sink}"
+    if change.statement:  # else nothing but the log's columns told of it
+        text += f": {change.statement}"
     if change.after.schema.ignored:
         text += f". Left out at the sink: {', '.join(sorted(change.after.schema.ignored))}"
     if change.rereads:

@@ -8,7 +8,7 @@ missing privilege, is not met with this: there a new run simply tries again.
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import StreamEndedError, TableChangedError
+from airflow_cdc_provider.core.errors import LogPurgedError, StreamEndedError, TableChangedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.core.requests import RequestKind
@@ -42,7 +42,7 @@ def require_not_ended(run: Run) -> None:
 def way_on(run: Run) -> str:
     """Return the advice to a person whose stream ended for good."""
     told = ended_with(run).read()
-    if isinstance(told, TableChangedError) and told.remedy:
+    if isinstance(told, TableChangedError | LogPurgedError) and told.remedy:
         return told.remedy
     return (
         f"`reset` {run.loaded.path}, and the next run reads all tables again. If its cause is "
