@@ -1,1 +1,1 @@
-"""A sink whose transactions hold rows and ledger: what it commits, decided once for all of them."""
+"""Sinks: their port, and what those commit whose transactions hold rows and ledger, decided once."""
