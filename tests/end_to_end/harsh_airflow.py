@@ -73,8 +73,6 @@ _SETTINGS = {
     "DAG_PROCESSOR__STALE_DAG_THRESHOLD": "6",
     "DAG_PROCESSOR__PARSING_CLEANUP_INTERVAL": "3",
 }
-_SESSIONS_END = "idle_in_transaction_session_timeout = '30s'"
-"""As `docs/what_airflow_does.md` has it for where a scheduler may be killed."""
 _SERVICES = {"scheduler": "airflow scheduler", "triggerer": "airflow triggerer"}
 _SERVICES["api-server"] = "airflow api_server"
 
@@ -339,18 +337,25 @@ class HarshAirflow:
         return task
 
     def kill_services(self, *, while_scheduling: str) -> None:
-        """Kill the scheduler, the triggerer and the API server.
+        """Kill the scheduler, the triggerer and the API server, as where their machine dies.
 
-        The scheduler has a run of the pipeline locked then. Its workers hold its connection to
-        Airflow's database open, and so the lock, until the database ends the session.
+        The scheduler has a run of the pipeline locked then. Its workers, which live on, have its
+        connections to Airflow's database open: the database is told that these are gone.
         """
         run = f"FROM dag_run WHERE dag_id = '{_dag_id(while_scheduling)}' AND state = 'running'"
         while self.metadata(f"SELECT 1 {run} FOR UPDATE SKIP LOCKED"):
             time.sleep(0.005)
-        for title in _SERVICES.values():
-            for each in self._titled(title):
-                with suppress(psutil.NoSuchProcess):
-                    each.kill()
+        services = [each for title in _SERVICES.values() for each in self._titled(title)]
+        ports = {0}
+        for each in services:
+            with suppress(psutil.NoSuchProcess):
+                ports |= {end.laddr.port for end in each.net_connections("tcp")}
+                each.kill()
+        gone = ", ".join(map(str, sorted(ports)))
+        self.metadata(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE datname = current_database() AND client_port IN ({gone})"
+        )
 
     def start_services(self) -> None:
         """Start them again, and wait until they are well."""
@@ -394,7 +399,6 @@ def harsh_airflow(
             _write_file(folder, name, first_id=64_000 + 10 * number)
         (folder / "cdc.py").write_text(_DAGS.replace("STALE_S", str(STALE_S)))
         metadata = stack.enter_context(postgres.fresh_database())
-        postgres.execute(f"ALTER DATABASE {metadata} SET {_SESSIONS_END}")
         airflow = stack.enter_context(
             AirflowServer(dsns, dags=folder, metadata=postgres.dsn(metadata), settings=_SETTINGS)
         )

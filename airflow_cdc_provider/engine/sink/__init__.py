@@ -1,1 +1,1 @@
-"""Sinks: their port, and what those commit whose transactions hold rows and ledger, decided once."""
+"""Sinks: their port, and what those commit whose transactions hold rows and ledger."""
