@@ -75,6 +75,8 @@ _SETTINGS = {
 }
 _SERVICES = {"scheduler": "airflow scheduler", "triggerer": "airflow triggerer"}
 _SERVICES["api-server"] = "airflow api_server"
+_FORKED = ("airflow worker -- ", "airflow serve-logs")
+"""Processes of a scheduler that outlive it."""
 
 
 class Writing:
@@ -339,18 +341,21 @@ class HarshAirflow:
     def kill_services(self, *, while_scheduling: str) -> None:
         """Kill the scheduler, the triggerer and the API server, as where their machine dies.
 
-        The scheduler has a run of the pipeline locked then. Its workers, which live on, have its
+        The scheduler has a run of the pipeline locked then. What it forked lives on, and holds its
         connections to Airflow's database open: the database is told that these are gone.
         """
         run = f"FROM dag_run WHERE dag_id = '{_dag_id(while_scheduling)}' AND state = 'running'"
         while self.metadata(f"SELECT 1 {run} FOR UPDATE SKIP LOCKED"):
             time.sleep(0.005)
-        services = [each for title in _SERVICES.values() for each in self._titled(title)]
+        for title in _SERVICES.values():
+            for each in self._titled(title):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
         ports = {0}
-        for each in services:
-            with suppress(psutil.NoSuchProcess):
-                ports |= {end.laddr.port for end in each.net_connections("tcp")}
-                each.kill()
+        for title in _FORKED:
+            for each in self._titled(title):
+                with suppress(psutil.NoSuchProcess):
+                    ports |= {end.laddr.port for end in each.net_connections("tcp")}
         gone = ", ".join(map(str, sorted(ports)))
         self.metadata(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
