@@ -40,10 +40,8 @@ def way_in_airflow(remedy: str, *others: str, file: str = "FILE", table: str = "
     Options are also looked for in `others`, the rest of what an error says. `table` is the one that
     it is all about, where the remedy may leave that out.
     """
-    if table and "--table" not in remedy and _OF_TABLES.intersection(_COMMAND.findall(remedy)):
-        remedy = f"{remedy} --table {table}"
     named = dict.fromkeys(name for name in _COMMAND.findall(remedy) if name in _KNOWN)
-    about_tables = "--table" in remedy
+    about_tables = "--table" in remedy or bool(table and _OF_TABLES.intersection(named))
     found = dict.fromkeys(_TABLE.findall(remedy)) or ([table] if table and about_tables else ())
     tables = "".join(f" --table {each}" for each in found)
     ways = [

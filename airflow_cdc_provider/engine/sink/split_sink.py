@@ -43,11 +43,11 @@ class SplitStore(Protocol):
     def holds_nothing(self, split: SnapshotSplit) -> bool:
         """Tell whether the split's range holds no row, committed or not; nothing is locked."""
 
-    def state_of(self, split: SnapshotSplit) -> LedgerState:
-        """Return what the ledger says of the owner, of the split, and of who owns its table."""
+    def state_of(self, split: SnapshotSplit, *, hold: bool = False) -> LedgerState:
+        """Return what the ledger says of the owner, of the split, and of who owns its table.
 
-    def held_state_of(self, split: SnapshotSplit) -> LedgerState:
-        """Return the same, and hold the generation until the commit."""
+        `hold`: the generation stays the same until the commit.
+        """
 
     def require_as_planned(self, table: TableId) -> None:
         """Refuse to write to a table whose definition has drifted; it stays so until the commit."""
@@ -119,7 +119,7 @@ class RangeSplitSink:
             self._store.delete_range(split)
         stored = self._store.write(split, rows, again=again)
         require_all(split, rows, stored, where=self._store.session.where)
-        state = self._store.held_state_of(split)
+        state = self._store.state_of(split, hold=True)
         for record in publish(state, by, split, report):
             self._store.store(state, record)
 

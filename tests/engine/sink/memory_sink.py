@@ -458,12 +458,10 @@ class MemorySplitStore:
     def holds_nothing(self, split: SnapshotSplit) -> bool:
         return not self.rows.in_range(split)
 
-    def state_of(self, split: SnapshotSplit) -> LedgerState:
-        return self.session.content.state
-
-    def held_state_of(self, split: SnapshotSplit) -> LedgerState:
-        self.session.require_owner(self.by)
-        self.session.expect(lambda content: content.state.owns(split.table))
+    def state_of(self, split: SnapshotSplit, *, hold: bool = False) -> LedgerState:
+        if hold:
+            self.session.require_owner(self.by)
+            self.session.expect(lambda content: content.state.owns(split.table))
         return self.session.content.state
 
     def require_as_planned(self, table: TableId) -> None:

@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, split_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import unique_conflicts
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
@@ -73,9 +73,7 @@ class MySqlJoinRows:
 
     def delete_range(self, split: SnapshotSplit) -> None:
         """Delete all rows in the split's range."""
-        at_sink = self.plan_of(split.table).split_at_sink(split)
-        condition = range_predicate(at_sink.key_columns, at_sink.keys)
-        self._writer.writer_of(split.table).delete_where(condition)
+        self._writer.delete_range(split)
 
     def delete_keys(self, table: TableId, keys: pa.RecordBatch) -> None:
         """Delete the rows with these keys."""
@@ -88,8 +86,7 @@ class MySqlJoinRows:
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write a split's rows, `again` by INSERT; return their number."""
-        way = LoadMethod.AGAIN if again else self._writer.first_method
-        return self._writer.write(split, rows, way)
+        return self._writer.write(split, rows, again=again)
 
     def free_unique_values(
         self,

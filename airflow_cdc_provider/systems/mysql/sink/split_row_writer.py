@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.engine.sink.port import Owner
+from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import writers
 from airflow_cdc_provider.systems.mysql.sink.enum_zero import enums_of
@@ -93,8 +94,18 @@ class SplitRowWriter:
         columns, key = plan.target.copied_columns, key_columns(plan.target)
         return RowWriter(self._session, plan.sink_table, columns, key)
 
-    def write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> int:
-        """Write all rows of a split into a range that holds none; return their number."""
+    def delete_range(self, split: SnapshotSplit) -> None:
+        """Delete all rows in a split's range."""
+        at_sink = self.plan_of(split).split_at_sink(split)
+        condition = range_predicate(at_sink.key_columns, at_sink.keys)
+        self.writer_of(split.table).delete_where(condition)
+
+    def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
+        """Write a split's rows, none of which meets an old one; return their number.
+
+        `again`: they were refused before. By INSERT a refusal names the row.
+        """
+        way = LoadMethod.AGAIN if again else self.first_method
         columns = self.plan_of(split).target.copied_columns
         writer = self.writer_of(split.table)
         # what is no member of an ENUM is found in columns only

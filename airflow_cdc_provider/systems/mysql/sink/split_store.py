@@ -20,7 +20,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod, SplitRowWriter
+from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter
 
 
 class MySqlSplitStore:
@@ -48,19 +48,18 @@ class MySqlSplitStore:
 
     def holds_nothing(self, split: SnapshotSplit) -> bool:
         """Tell whether the split's range holds no row, committed or not; nothing is locked."""
-        look = f"SELECT 1 FROM {self._range(split)} LIMIT 1"
+        plan = self._rows.plan_of(split)
+        at_sink = plan.split_at_sink(split)
+        condition = range_predicate(at_sink.key_columns, at_sink.keys)
+        look = f"SELECT 1 FROM {quote_table(plan.sink_table)} WHERE {condition} LIMIT 1"
         if self.session.rows(look):
             return False
         self.session.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")  # of the next one
         return not self.session.rows(look)
 
-    def state_of(self, split: SnapshotSplit) -> LedgerState:
+    def state_of(self, split: SnapshotSplit, *, hold: bool = False) -> LedgerState:
         """Return what the ledger says of the owner, of the split, and of who owns its table."""
-        return ledger.state_of_split(self.session, self._owner, split)
-
-    def held_state_of(self, split: SnapshotSplit) -> LedgerState:
-        """Return the same, and hold the generation until the commit."""
-        lock = self.session.capabilities.share_lock
+        lock = self.session.capabilities.share_lock if hold else ""
         return ledger.state_of_split(self.session, self._owner, split, lock=lock)
 
     def require_as_planned(self, table: TableId) -> None:
@@ -69,20 +68,12 @@ class MySqlSplitStore:
 
     def delete_range(self, split: SnapshotSplit) -> None:
         """Delete all rows in the split's range."""
-        self.session.execute(f"DELETE FROM {self._range(split)}")
+        self._rows.delete_range(split)
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write rows into a range that holds none, `again` by INSERT; return their number."""
-        way = LoadMethod.AGAIN if again else self._rows.first_method
-        return self._rows.write(split, rows, way)
+        return self._rows.write(split, rows, again=again)
 
     def store(self, state: LedgerState, record: SplitPublished) -> None:
         """Store the report that was decided from `state`."""
         RecordWriter(self.session, self._owner, state).write(record)
-
-    def _range(self, split: SnapshotSplit) -> str:
-        """Return the split's table with the condition of its range."""
-        plan = self._rows.plan_of(split)
-        at_sink = plan.split_at_sink(split)
-        predicate = range_predicate(at_sink.key_columns, at_sink.keys)
-        return f"{quote_table(plan.sink_table)} WHERE {predicate}"

@@ -147,13 +147,14 @@ class MySqlSplitBehaviours(SplitSinkBehaviours):
         monkeypatch.setattr(
             "airflow_cdc_provider.systems.mysql.sink.writers.end_older", lambda *_: None
         )
-        held = old._store.held_state_of
+        state_of = old._store.state_of
 
-        def overtaken(split: Any) -> Any:
-            world.ledger.take_over(2)
-            return held(split)
+        def overtaken(split: Any, *, hold: bool = False) -> Any:
+            if hold:
+                world.ledger.take_over(2)
+            return state_of(split, hold=hold)
 
-        monkeypatch.setattr(old._store, "held_state_of", overtaken)
+        monkeypatch.setattr(old._store, "state_of", overtaken)
         with pytest.raises(FencedError, match="generation 2 owns"):
             world.publish(old, world.split(), (1, "zombie"))
         assert world.held() == []
