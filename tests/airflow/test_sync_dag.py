@@ -53,6 +53,7 @@ class Runs:
             with arguments_of_processes(self.arguments), listening(self.events):
                 self.made["first"] = Run(self.dag, MONDAY)
             self.shown = "".join(capfd.readouterr())
+            require_success(self.made["first"], self.shown)
         return self.made["first"]
 
     def cleared(self, capfd: pytest.CaptureFixture[str]) -> Run:
@@ -68,8 +69,16 @@ class Runs:
         self.first(capfd)
         if "second" not in self.made:
             self.shop.change(2)
+            capfd.readouterr()
             self.made["second"] = Run(self.dag, TUESDAY)
+            require_success(self.made["second"], "".join(capfd.readouterr()))
         return self.made["second"]
+
+
+def require_success(run: Run, shown: str) -> None:
+    """Fail with the states of all tasks, and the last lines that tell of an error."""
+    errors = [line for line in shown.splitlines() if "rror" in line or "CDC-" in line]
+    assert run.state == "success", f"{run.states}: " + " / ".join(errors[-12:])
 
 
 @contextmanager

@@ -256,11 +256,12 @@ def streamed_until(shop: Shop, error: StoredError) -> Run:
 def test_a_stream_that_ended_for_good_is_not_gone_on_with(
     shop: Shop, step: Callable[[Run], object]
 ) -> None:
-    purged = LogPurgedError("the log is purged; at risk: none", risk="rows", remedy="x")
+    purged = LogPurgedError("the log is purged; at risk: none", risk="rows", remedy="accept it")
     run = streamed_until(shop, StoredError.of(purged))
     before = run.store.ensure(run.name)
     with pytest.raises(
-        RefusedError, match=r"CDC-LOG-002 the log is purged; at risk: none; .*`reset`"
+        RefusedError,
+        match=r"CDC-LOG-002 the log is purged; at risk: none; .*what to do: accept it$",
     ):
         step(run)
     assert run.store.ensure(run.name) == before
