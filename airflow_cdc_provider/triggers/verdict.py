@@ -53,7 +53,8 @@ START_S = 300.0
 STALE_S = LEASE_S
 """Patience with a heartbeat, which comes every two seconds, whatever the servers do."""
 GONE_S = 5.0
-"""Patience with a process of this machine that is not there any more; it speaks every second."""
+"""Patience with a process of this machine that is not there any more; it speaks every second. Also
+with a stream that has ended, and is wanted again."""
 STALL_S = 3600.0
 """Patience with a position that does not move while something waits at the source. A transaction
 that takes longer to apply would never get through, so this is generous."""
@@ -159,6 +160,8 @@ def judge(
     word_s = (now_us - max(state.lease_until_us - int(LEASE_S * _US), watch.since_us)) / _US
     if watch.is_gone and state.phase is Phase.STREAMING and word_s > GONE_S:
         return Verdict.LOST, f"its process is gone, the last word is {word_s:.0f} s old"
+    if silence_s > GONE_S and _has_ended(state, stream, now_us):
+        return Verdict.LOST, "it was stopped, is wanted again, and nobody has started it"
     if is_silent:
         return Verdict.LOST, _silent(state, silence_s)
     stalled_s = (now_us - watch.moved_us) / _US if watch.moved_us else 0.0
@@ -177,6 +180,15 @@ def _has_reached(
         return not stream.inconsistent
     # a lag of nothing from before the watch says nothing about what was committed since
     return stream.lag_us == 0 and stream.heartbeat_us > watch.since_us
+
+
+def _has_ended(state: PipelineState, stream: StreamState | None, now_us: int) -> bool:
+    """Tell whether the last job that was started has streamed and ended.
+
+    Each start takes a generation of its own, so a job that has yet to begin has no stream.
+    """
+    is_free = state.phase is Phase.STOPPED and state.lease_until_us <= now_us
+    return is_free and stream is not None and stream.generation == state.generation
 
 
 def _is_of_its_owner(state: PipelineState, stream: StreamState) -> bool:

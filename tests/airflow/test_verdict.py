@@ -71,9 +71,19 @@ def test_an_old_heartbeat_does_not_count_against_a_stream_that_was_just_started(
     assert verdict(stream=silent, watch=Watch(since_us=NOW - S)) is Verdict.WAITING
 
 
+def test_a_stream_that_was_stopped_and_is_wanted_again_is_lost_within_seconds() -> None:
+    """A pause that is taken back before anybody has looked ends the job all the same."""
+    stopped = replace(STATE, phase=Phase.STOPPED, updated_us=NOW - 6 * S)
+    assert verdict(stopped) is Verdict.LOST
+    assert verdict(replace(stopped, updated_us=NOW - 4 * S)) is Verdict.WAITING
+    assert verdict(replace(stopped, lease_until_us=NOW + S)) is Verdict.WAITING
+    assert verdict(replace(stopped, generation=8)) is Verdict.WAITING
+    assert verdict(replace(stopped, wanted=Wanted.STOP)) is Verdict.STOPPED
+
+
 @pytest.mark.parametrize("phase", [Phase.HANDED_OFF, Phase.STOPPED])
 def test_a_job_that_was_started_has_longer_to_begin(phase: Phase) -> None:
-    state = replace(STATE, phase=phase)
+    state = replace(STATE, phase=phase, generation=8)  # each start takes a new one
     assert verdict(state, watch=Watch(since_us=NOW - 50 * S)) is Verdict.WAITING
     assert verdict(state, watch=Watch(since_us=NOW - 101 * S)) is Verdict.LOST
 
