@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.hooks.job_handle import JobHandle
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator, _detached
@@ -124,6 +124,14 @@ def test_a_killed_stream_is_started_again_and_a_paused_one_ends(shop: Shop) -> N
     again = deferral(lambda: follow.execute_complete(following, lost, **(watching.kwargs or {})))
     assert (again.kwargs or {})["wait"]["restarts"] == 1
     wait_until_equal(shop)
+
+    with CdcSteps(path, owner="a person") as steps:
+        assert "is paused" in pause(steps.run, wait_s=30)
+        steps.run.store.want(steps.run.name, Wanted.RUN)  # before anybody has looked
+    lost = event_of(again)
+    assert "wanted again" in lost["detail"]
+    again = deferral(lambda: follow.execute_complete(following, lost, **(again.kwargs or {})))
+    assert_streams(path)
 
     with CdcSteps(path, owner="a person") as steps:
         assert "is paused" in pause(steps.run, wait_s=30)
