@@ -23,6 +23,7 @@ ACCEPT_PURGED = (
 
 NOTHING_STARTED = "none: nothing was started"
 NOTHING_CHANGED = "none: nothing was changed"
+UNHARMED = "none: what is committed stays, and nothing of this step was kept"
 """The risk where something was refused before it was begun."""
 
 SEE_LOG = "see what stands there with `log`"

@@ -32,6 +32,7 @@ def drift_error(drifts: Sequence[TableDrift], where: str) -> SinkTableChangedErr
         where,
         "values that were there may have been converted with the change, and rows written since "
         "it may have been altered; nothing more is written",
-        "change the table back and run: its rows are read again then, and put right; or drop it "
-        f"at the sink and `reset` with {arguments}: only that is read again",
+        f"change the table back and `resume` with {arguments}, or run where nothing streams: its "
+        f"rows are read again then, and put right; or drop it at the sink and `reset` with "
+        f"{arguments}: only that is read again",
     ).about(*(drift.table for drift in drifts))

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, assert_never
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
-from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember
@@ -194,7 +194,7 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
                 raise AirflowSensorTimeout(f"pipeline {event.pipeline}: {event.detail}")
             case Verdict.FAILED:
                 error = _named(event)
-                if not isinstance(error, RetryableError):
+                if not self._may_pass(error, event, wait):
                     raise error
                 self._restart(context, steps, event, wait)
             case Verdict.LOST:
@@ -207,8 +207,7 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
         self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait
     ) -> NoReturn:
         """Restart the stream and defer, unless it was restarted too often in a row."""
-        was_healthy = (event.at_us - wait.since_us) / _US >= self.healthy_s
-        tried = 0 if was_healthy else wait.restarts
+        tried = self._restarts(event, wait)
         if tried >= self.max_restarts:
             raise RetryableError(
                 f"the stream does not stay alive after {tried} restarts: {event.detail}",
@@ -218,6 +217,22 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
             )
         self.log.warning("stream starts again: pipeline=%s cause=%s", event.pipeline, event.detail)
         self._start(context, steps, replace(wait, restarts=tried + 1))
+
+    def _may_pass(self, error: CdcError, event: StreamEvent, wait: _Wait) -> bool:
+        """Tell whether a new job may get further than the one that failed.
+
+        A server that refuses the account may have a new password, which the connection has too:
+        the job knows the one of its start. One more is started, which reads the connection again.
+        """
+        is_first = not self._restarts(event, wait)
+        return isinstance(error, RetryableError) or (
+            isinstance(error, AccessDeniedError) and is_first
+        )
+
+    def _restarts(self, event: StreamEvent, wait: _Wait) -> int:
+        """Return how often in a row the stream was restarted."""
+        was_healthy = (event.at_us - wait.since_us) / _US >= self.healthy_s
+        return 0 if was_healthy else wait.restarts
 
     def _look(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
         """Add, remove and reset tables as requested or as the source has them, then defer."""

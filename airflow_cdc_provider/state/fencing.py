@@ -19,8 +19,9 @@ from sqlalchemy import Connection, Engine, update
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, FencedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.state.database_errors import explained
 from airflow_cdc_provider.state.dsn import begin_writing
-from airflow_cdc_provider.state.reader import SqlStateReader, explained, find_pipeline
+from airflow_cdc_provider.state.reader import SqlStateReader, find_pipeline
 from airflow_cdc_provider.state.tables import pipelines
 
 Clock = Callable[[], int]
@@ -45,7 +46,11 @@ class FencedStore(SqlStateReader):
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         """Open a write transaction; database errors become the product's errors."""
-        with explained(), begin_writing(self._engine.connect()) as connection, connection.begin():
+        with (
+            explained(self._engine),
+            begin_writing(self._engine.connect()) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager

@@ -12,10 +12,10 @@ from pathlib import Path
 from sqlalchemy import Engine, StaticPool, create_engine, inspect
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.state.database_errors import explained
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.migrate import HEAD, stored_version
 from airflow_cdc_provider.state.patience import ANSWER_S, LOOK_S
-from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
 
@@ -66,7 +66,7 @@ def store_exists(dsn: str, answer_s: float = ANSWER_S) -> bool:
         # to connect to a file of SQLite is to make it
         if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
             return False
-        with explained():
+        with explained(engine):
             return inspect(engine).has_table(VERSION_TABLE)
     finally:
         engine.dispose()

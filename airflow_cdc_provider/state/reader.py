@@ -8,11 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, case, func, select
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
 from airflow_cdc_provider.core.codec import report_from_json, stream_from_text
-from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.many_records import gc_paused
@@ -31,6 +28,7 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.requests import Request, RequestKind
 from airflow_cdc_provider.core.splits import SplitReport, split_id
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.state.database_errors import explained
 from airflow_cdc_provider.state.overviews import find_overviews, find_tables
 from airflow_cdc_provider.state.request_rows import find_request, find_requests, last_done_us
 from airflow_cdc_provider.state.rows import (
@@ -55,22 +53,6 @@ from airflow_cdc_provider.state.tables import (
 )
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turn database errors in the block into `StateUnreachableError`, which may be retried."""
-    try:
-        yield
-    except DuplicateRowError:
-        raise  # an answer, and the caller knows what it means
-    except DBAPIError as error:
-        raise StateUnreachableError(
-            f"the state store did not answer: {error.orig}",
-            where="state",
-            risk="none: the sink's ledger has what is committed",
-            remedy="bring the state database back; the next run goes on by itself",
-        ) from error
-
-
 class SqlStateReader:
     """Reads the state store, in any SQLAlchemy database."""
 
@@ -80,7 +62,7 @@ class SqlStateReader:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """Open a connection to read; database errors become the product's errors."""
-        with explained(), self._engine.connect() as connection:
+        with explained(self._engine), self._engine.connect() as connection:
             yield connection
 
     def close(self) -> None:

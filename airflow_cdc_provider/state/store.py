@@ -37,11 +37,11 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.announcements import AnnouncementStore
+from airflow_cdc_provider.state.database_errors import explained
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.fencing import known_pipeline
 from airflow_cdc_provider.state.migrate import bring_up_to_date, is_up_to_date
 from airflow_cdc_provider.state.patience import ANSWER_S, MIGRATION_S
-from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.request_rows import cancel_open
 from airflow_cdc_provider.state.request_store import RequestStore
 from airflow_cdc_provider.state.rows import Values, plan_values, stream_values
@@ -81,7 +81,7 @@ def open_store(dsn: str, answer_s: float = ANSWER_S) -> SqlStateStore:
     `answer_s` are the seconds that a server has for an answer; it has more to change its tables.
     """
     engine = open_engine(dsn, answer_s)
-    with explained():
+    with explained(engine):
         engine.connect().close()  # a server that is away is an error here, and no older store
         if not is_up_to_date(engine):
             migrating = open_engine(dsn, MIGRATION_S)

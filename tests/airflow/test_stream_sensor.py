@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
 )
 
 from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
     IntegrityError,
     LogPurgedError,
     SourceUnreachableError,
@@ -171,6 +172,20 @@ def test_a_failure_that_may_pass_is_a_lost_stream(
     more = {"detail": str(error)} if is_older else {"detail": str(error), "error": error.text}
     with pytest.raises(RestartedError):
         told(sensor, context, Verdict.FAILED, **more)
+
+
+def test_a_stream_whose_password_was_changed_is_started_again_once(
+    sensor: CdcStreamSensor, context: Any, generation: int
+) -> None:
+    """The new job reads the connection, which may have the new password."""
+    refused = StoredError.of(AccessDeniedError("the source answered error 1045"))
+    more: dict[str, Any] = {"detail": str(refused), "error": refused.text}
+    with pytest.raises(RestartedError):
+        told(sensor, context, Verdict.FAILED, **more)
+    with pytest.raises(AirflowFailException, match="CDC-CFG-006"):
+        told(sensor, context, Verdict.FAILED, **more, wait={"restarts": 1})
+    with pytest.raises(RestartedError):  # it was well for long in between
+        told(sensor, context, Verdict.FAILED, **more, at_us=10**12, wait={"restarts": 1})
 
 
 def test_a_pipeline_that_was_planned_anew_is_not_streamed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -56,4 +57,14 @@ def test_a_dsn_without_a_database_is_refused_without_its_password(
 def test_a_server_that_is_not_there_may_come_back(fresh_database: Callable[..., str]) -> None:
     with pytest.raises(StateUnreachableError) as caught:
         open_store("mysql://cdc:planted-secret@127.0.0.1:1/state")
+    assert "planted-secret" not in str(caught.value)
+
+
+def test_a_password_that_is_wrong_is_told_with_the_place(dsn: str) -> None:
+    parts = urlsplit(dsn)
+    wrong = parts._replace(netloc=f"{parts.username}:planted-secret@{parts.hostname}:{parts.port}")
+    with pytest.raises(StateUnreachableError, match="state store refused the account") as caught:
+        open_store(wrong.geturl())
+    assert caught.value.where == f"state store {parts.hostname}:{parts.port}{parts.path}"
+    assert "password of the state store's connection" in caught.value.remedy
     assert "planted-secret" not in str(caught.value)

@@ -108,6 +108,17 @@ def test_a_server_that_is_not_there_may_come_back() -> None:
     assert "planted-secret" not in str(caught.value)
 
 
+def test_an_account_that_is_refused_is_told(
+    postgres_server: SqlDatabase, postgres_database: str, dsn: str
+) -> None:
+    there = dsn.rpartition("@")[2]
+    with pytest.raises(StateUnreachableError, match="state store refused the account") as caught:
+        open_store(f"postgresql://stranger:planted-secret@{there}")
+    assert caught.value.where.startswith("state store ")
+    assert postgres_database in caught.value.where
+    assert "planted-secret" not in str(caught.value)
+
+
 def test_a_pipeline_runs_to_its_consistent_point_with_its_state_there(shop: Shop, dsn: str) -> None:
     shop.path.write_text(shop.path.read_text() + "state:\n  dsn_env: STATE_DSN\n")
     shop.environment["STATE_DSN"] = dsn

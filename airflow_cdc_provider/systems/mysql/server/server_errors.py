@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     ACCEPT_PURGED,
     RESET,
+    UNHARMED,
     AccessDeniedError,
     CdcError,
     CorruptLogError,
@@ -163,6 +164,14 @@ _GRANTS_REMEDY = (
     "'Rights at the servers' (docs/rights.md)"
 )
 
+_NO_SUCH_TABLE = 1146
+_GONE = {
+    Role.SOURCE: "bring the table back, or grant the account SELECT on it; or leave it out of the "
+    "pipeline file's `tables`, and run",
+    Role.SINK: "bring the table back as it was; or `reset` with --table and run: it alone is made "
+    "anew and read",
+}
+
 
 def translated(
     error: pymysql.Error, where: str, *, role: Role = Role.SOURCE, statement: str = ""
@@ -223,6 +232,8 @@ def _kind(number: int, text: str, role: Role) -> tuple[type[CdcError], str]:
             "give the authority that signed the server's certificate as ssl_ca; "
             "ssl_verify_identity=false skips the host's name, ssl_disabled=true all of TLS"
         )
+    if number == _NO_SUCH_TABLE:
+        return RefusedError, _GONE[role]
     if number == 1047 and "WSREP" in text:
         return unreachable, "the node is not part of its cluster now; it is tried again"
     if number == 1792 or (number == 1290 and "read-only" in text):
@@ -265,9 +276,9 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
 
 
 def _risk(kind: type[CdcError]) -> str:
-    """Return the risk that errors of a class have, empty for harmless ones."""
+    """Return the risk that errors of a class have."""
     if issubclass(kind, RetryableError | AccessDeniedError | RefusedError):
-        return ""
+        return UNHARMED
     return "going on could lose or change rows, so nothing of this step was kept"
 
 

@@ -13,7 +13,7 @@ least as wide, InnoDB. All findings are told at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -93,9 +93,7 @@ class MySqlTableBuilder:
         existing = self._existing(plans)
         self._refuse_unfit(plans, existing)
         self._refuse_lost(plans, existing)
-        for database in sorted({plan.sink_table.database for plan in plans}):
-            name = quote_identifier(database)
-            self._session.execute(f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4")
+        self._create_databases({plan.sink_table.database for plan in plans})
         created = {}
         for plan in plans:
             found = existing.get(plan.sink_table)
@@ -105,6 +103,16 @@ class MySqlTableBuilder:
             elif not ledger.stream_owns(self._session, self._owner, plan.schema.table):
                 self._drop_unique_keys(plan, found)
         return created
+
+    def _create_databases(self, wanted: Set[str]) -> None:
+        """Create the databases that are missing.
+
+        One that is there is left alone: the statement would wait for each lock on its tables.
+        """
+        shown = self._session.rows("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+        for name in sorted(wanted - {str(row[0]) for row in shown}):
+            quoted = quote_identifier(name)
+            self._session.execute(f"CREATE DATABASE IF NOT EXISTS {quoted} CHARACTER SET utf8mb4")
 
     def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
         """Return the sink tables whose altered definitions may now refuse or alter rows."""

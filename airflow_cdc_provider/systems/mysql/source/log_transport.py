@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pymysql.constants import COMMAND
 
 from airflow_cdc_provider.core.errors import (
+    UNHARMED,
     CdcError,
     LogPurgedError,
     SourceUnreachableError,
@@ -129,8 +130,9 @@ class LogTransport:
             if time.monotonic() - self._heard_at > silence_s:
                 self.close()
                 raise SourceUnreachableError(
-                    f"the server was silent for {silence_s:g} s, without a heartbeat",
-                    self._where,
+                    f"the source was silent for {silence_s:g} s, without a heartbeat",
+                    f"log of {self._where}",
+                    UNHARMED,
                     remedy="the log is read on from the last boundary over a new connection",
                 )
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 
@@ -34,6 +35,16 @@ def test_missing_tables_are_made_without_unique_and_foreign_keys(tables: Tables)
     assert tables.create(plans) == {"customers": False, "orders": False}
     assert tables.keys("customers") == {"PRIMARY"}
     assert tables.keys("orders") == {"PRIMARY"}
+
+
+def test_a_table_that_somebody_locks_holds_up_no_other(tables: Tables) -> None:
+    tables.at_source("CREATE TABLE t (id INT PRIMARY KEY)")
+    tables.at_sink("CREATE TABLE theirs (id INT PRIMARY KEY)")
+    with closing(tables.server.connect(database=tables.sink)) as other:
+        other.cursor().execute("LOCK TABLES theirs WRITE")
+        began_s = time.monotonic()
+        assert tables.create(tables.plans("t")) == {"t": True}
+        assert time.monotonic() - began_s < 10  # the session's patience with locks is longer
 
 
 def test_what_is_created_is_named_as_at_the_sink(tables: Tables) -> None:

@@ -85,7 +85,8 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
             f"the log does not name the columns of {table}",
             where=str(table),
             risk="values would be written into wrong columns",
-            remedy=f"SET GLOBAL binlog_row_metadata = 'FULL', and {RESET}",
+            remedy="SET GLOBAL binlog_row_metadata = 'FULL'; then `resume` with --table "
+            f"{table}: it is read again; or {RESET}",
         )
     columns = tuple(
         Column(
