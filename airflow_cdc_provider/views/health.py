@@ -26,6 +26,7 @@ def problems(
     if status.state.wanted is Wanted.STOP:
         return ()
     found = [f"the pipeline failed: {status.state.error}"] if _has_failed(status) else []
+    found += [] if status.refusal is None else [f"its last try to begin failed: {status.refusal}"]
     found += [outage_text(outage, status.at_us) for outage in status.outages]
     found += [
         f"{table.source} stands alone: {table.error or 'its stream leaves it'}"

@@ -9,8 +9,9 @@ import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.errors import IntegrityError, PreflightError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.notifications.status import CdcStatusNotifier, tell_status
 from airflow_cdc_provider.operators.health import CdcHealthOperator
@@ -61,6 +62,22 @@ def test_a_bounded_pipeline_between_its_runs_has_no_lag_to_judge(
     health(bounded, context, max_lag_s=60)
     with pytest.raises(AirflowFailException, match="longer than 0 s"):
         health(bounded, context, max_lag_s=60, max_silence_s=0)
+
+
+def test_a_pipeline_whose_next_run_cannot_begin_is_red(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    """It rests well where its last run left it, and the next ones fail before they start."""
+    generation = streaming(store)
+    beat(store, generation, lag_us=0)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    bounded = pipeline_file("bounded")
+    refused = PreflightError("binlog_format is MIXED").to_json()
+    store.keep_note(SHOP, NoteKind.LAST_TRY, {"step": "preflight", "error": refused})
+    with pytest.raises(AirflowFailException, match="CDC-CFG-003 binlog_format is MIXED"):
+        health(bounded, context)
+    store.keep_note(SHOP, NoteKind.LAST_TRY, {"step": "preflight", "error": None})
+    health(bounded, context)
 
 
 def test_a_continuous_pipeline_without_a_stream_at_work_is_red(
