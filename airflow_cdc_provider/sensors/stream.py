@@ -62,6 +62,8 @@ class _Wait:
     deadline_us: int
     told_us: int = 0
     """Up to when the task's log says what happened; 0 is up to now."""
+    is_refused: bool = False
+    """The stream was last started because a server refused the account of the job before."""
 
 
 class CdcStreamSensor(LineageMixin, BaseSensorOperator):
@@ -120,7 +122,7 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
             return self._act(context, steps, self._first_look(steps, now), wait)
 
     def execute_complete(
-        self, context: Context, event: Mapping[str, Any], wait: Mapping[str, int]
+        self, context: Context, event: Mapping[str, Any], wait: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Act on the trigger's event."""
         with airflow_errors(self.pipeline), self._open() as steps:
@@ -194,9 +196,12 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
                 raise AirflowSensorTimeout(f"pipeline {event.pipeline}: {event.detail}")
             case Verdict.FAILED:
                 error = _named(event)
-                if not self._may_pass(error, event, wait):
+                # a job has the password of its start: a new one reads the connection again
+                is_refused = isinstance(error, AccessDeniedError)
+                is_first = not wait.is_refused or self._was_healthy(event, wait)
+                if not (isinstance(error, RetryableError) or (is_refused and is_first)):
                     raise error
-                self._restart(context, steps, event, wait)
+                self._restart(context, steps, event, replace(wait, is_refused=is_refused))
             case Verdict.LOST:
                 self._restart(context, steps, event, wait)
             case Verdict.LOOK:
@@ -207,7 +212,7 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
         self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait
     ) -> NoReturn:
         """Restart the stream and defer, unless it was restarted too often in a row."""
-        tried = self._restarts(event, wait)
+        tried = 0 if self._was_healthy(event, wait) else wait.restarts
         if tried >= self.max_restarts:
             raise RetryableError(
                 f"the stream does not stay alive after {tried} restarts: {event.detail}",
@@ -218,21 +223,9 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
         self.log.warning("stream starts again: pipeline=%s cause=%s", event.pipeline, event.detail)
         self._start(context, steps, replace(wait, restarts=tried + 1))
 
-    def _may_pass(self, error: CdcError, event: StreamEvent, wait: _Wait) -> bool:
-        """Tell whether a new job may get further than the one that failed.
-
-        A server that refuses the account may have a new password, which the connection has too:
-        the job knows the one of its start. One more is started, which reads the connection again.
-        """
-        is_first = not self._restarts(event, wait)
-        return isinstance(error, RetryableError) or (
-            isinstance(error, AccessDeniedError) and is_first
-        )
-
-    def _restarts(self, event: StreamEvent, wait: _Wait) -> int:
-        """Return how often in a row the stream was restarted."""
-        was_healthy = (event.at_us - wait.since_us) / _US >= self.healthy_s
-        return 0 if was_healthy else wait.restarts
+    def _was_healthy(self, event: StreamEvent, wait: _Wait) -> bool:
+        """Tell whether the stream ran for so long that what failed before does not count."""
+        return (event.at_us - wait.since_us) / _US >= self.healthy_s
 
     def _look(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
         """Add, remove and reset tables as requested or as the source has them, then defer."""

@@ -7,10 +7,13 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
+from pymysql import MySQLError
 
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.hooks.job_handle import JobHandle
@@ -93,7 +96,20 @@ def wait_until_equal(shop: Shop) -> None:
         time.sleep(0.5)
 
 
-def test_a_killed_stream_is_started_again_and_a_paused_one_ends(shop: Shop) -> None:
+def change_password(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the source account's password, in its connection first, and end its sessions."""
+    account = replace(shop.reads, password="another one")
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_SOURCE", account.dsn)
+    shop.source.execute(f"ALTER USER '{account.user}'@'%' IDENTIFIED BY '{account.password}'")
+    asked = f"SELECT id FROM information_schema.processlist WHERE user = '{account.user}'"
+    for (session,) in shop.source.execute(asked):
+        with suppress(MySQLError):  # it may have ended by itself
+            shop.source.execute(f"KILL {session}")
+
+
+def test_a_killed_stream_is_started_again_and_a_paused_one_ends(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = str(shop.write_pipeline("continuous"))
     for operator in (CdcPlanOperator, CdcSnapshotOperator, CdcHandoffOperator):
         operator(task_id="step", pipeline=path).execute(context())
@@ -132,6 +148,13 @@ def test_a_killed_stream_is_started_again_and_a_paused_one_ends(shop: Shop) -> N
     assert "wanted again" in lost["detail"]
     again = deferral(lambda: follow.execute_complete(following, lost, **(again.kwargs or {})))
     assert_streams(path)
+
+    change_password(shop, monkeypatch)
+    refused = event_of(again)
+    assert "CDC-CFG-006" in refused["detail"]
+    again = deferral(lambda: follow.execute_complete(following, refused, **(again.kwargs or {})))
+    shop.change(3)
+    wait_until_equal(shop)
 
     with CdcSteps(path, owner="a person") as steps:
         assert "is paused" in pause(steps.run, wait_s=30)

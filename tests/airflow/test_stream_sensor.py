@@ -181,11 +181,12 @@ def test_a_stream_whose_password_was_changed_is_started_again_once(
     refused = StoredError.of(AccessDeniedError("the source answered error 1045"))
     more: dict[str, Any] = {"detail": str(refused), "error": refused.text}
     with pytest.raises(RestartedError):
-        told(sensor, context, Verdict.FAILED, **more)
-    with pytest.raises(AirflowFailException, match="CDC-CFG-006"):
         told(sensor, context, Verdict.FAILED, **more, wait={"restarts": 1})
+    again = {"restarts": 1, "is_refused": True}
+    with pytest.raises(AirflowFailException, match="CDC-CFG-006"):
+        told(sensor, context, Verdict.FAILED, **more, wait=again)
     with pytest.raises(RestartedError):  # it was well for long in between
-        told(sensor, context, Verdict.FAILED, **more, at_us=10**12, wait={"restarts": 1})
+        told(sensor, context, Verdict.FAILED, **more, at_us=10**12, wait=again)
 
 
 def test_a_pipeline_that_was_planned_anew_is_not_streamed(
