@@ -23,8 +23,9 @@ ACCEPT_PURGED = (
 
 NOTHING_STARTED = "none: nothing was started"
 NOTHING_CHANGED = "none: nothing was changed"
-UNHARMED = "none: what is committed stays, and nothing of this step was kept"
 """The risk where something was refused before it was begun."""
+UNHARMED = "none: what is committed stays, and the next try goes on from there"
+"""The risk where a server does not answer or refuses, whatever it was asked for."""
 
 SEE_LOG = "see what stands there with `log`"
 """The beginning of a remedy where a stream stops at an event."""

@@ -33,6 +33,6 @@ def drift_error(drifts: Sequence[TableDrift], where: str) -> SinkTableChangedErr
         "values that were there may have been converted with the change, and rows written since "
         "it may have been altered; nothing more is written",
         f"change the table back and `resume` with {arguments}, or run where nothing streams: its "
-        f"rows are read again then, and put right; or drop it at the sink and `reset` with "
+        "rows are read again then, and put right; or drop it at the sink and `reset` with "
         f"{arguments}: only that is read again",
     ).about(*(drift.table for drift in drifts))
