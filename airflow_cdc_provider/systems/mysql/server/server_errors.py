@@ -166,10 +166,10 @@ _GRANTS_REMEDY = (
 
 _NO_SUCH_TABLE = 1146
 _GONE = {
-    Role.SOURCE: "bring the table back, or grant the account SELECT on it; or leave it out of the "
-    "pipeline file's `tables`, and run",
-    Role.SINK: "bring the table back as it was; or `reset` with --table and run: it alone is made "
-    "anew and read",
+    Role.SOURCE: "bring the table back, or grant the account SELECT on it, and run; or leave it "
+    "out of the pipeline file's `tables`, and `reset`",
+    Role.SINK: "`reset` with --table and run: it alone is made anew and read; or bring it back "
+    "with its rows, and `resume` with --table",
 }
 
 
@@ -185,7 +185,9 @@ def translated(
     what = f"the {role} answered error {number}: {text}" if number else f"the {role}: {text}"
     if statement and kind in _REFUSALS and number not in _CLIENT:
         what += f"; the statement was: {without_values(statement)}"
-    found = kind(what, where, _risk(kind), remedy)
+    is_sinks_table = (number, role) == (_NO_SUCH_TABLE, Role.SINK)
+    risk = "the table's rows at the sink are gone with it" if is_sinks_table else _risk(kind)
+    found = kind(what, where, risk, remedy)
     found.server_error = number
     return found
 

@@ -333,9 +333,10 @@ class RowWriter:
             what,
             where=f"table {self._table} on {self._session.where}, {keys}",
             risk="nothing of its transaction was kept",
-            remedy="compare the two tables' definitions and the row that is named; where rows of "
-            "the sink have drifted under a stream, `reset` with --table and run: that table is "
-            "then read anew",
+            remedy="compare the two tables' definitions and the row that is named; where the "
+            "sink's was changed, change it back and `resume` with --table; where rows of the sink "
+            "have drifted under a stream, `reset` with --table and run: that table is then read "
+            "anew",
         )
 
 
