@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.cli.main import main
-from airflow_cdc_provider.core.errors import SourceUnreachableError
+from airflow_cdc_provider.core.errors import AccessDeniedError, SourceUnreachableError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from airflow_cdc_provider.pipeline.steps.pausing import restart
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.views.display import Screen
 from tests.cli.conftest import Say
@@ -110,6 +111,23 @@ def test_a_folder_is_paused_and_resumed_once_that_is_confirmed(
     for file in folder.glob("*.yaml"):
         file.unlink()
     assert "no pipeline file" in say_of_folder("resume", "--yes").err
+
+
+def test_a_restart_keeps_the_failure_that_it_meets(shop: Shop) -> None:
+    made, run = plan(shop.run()), shop.run()
+    refused = StoredError.of(AccessDeniedError("the sink answered error 1045"))
+
+    def fail() -> None:
+        phase = run.store.ensure(run.name).phase
+        run.store.move(run.name, made.generation, expected=phase, to=Phase.FAILED, error=refused)
+        run.store.release_lease(run.name, made.generation)
+
+    with pytest.raises(AccessDeniedError, match="1045"):
+        restart(run, wait_s=30, on_tick=fail)
+    state = run.store.ensure(run.name)
+    assert (state.phase, state.wanted, state.error) == (Phase.FAILED, Wanted.RUN, refused)
+    assert "may run again" in restart(run)  # without an owner it is set aside
+    assert not run.store.ensure(run.name).error
 
 
 def test_a_table_is_not_asked_of_a_folder(say_of_folder: SayOfFolder) -> None:

@@ -47,7 +47,8 @@ def resume(run: Run) -> str:
 def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
     """Ask the pipeline's owner to begin again from the ledger, wait, and describe the result.
 
-    Without an owner the failure is cleared, and the next run begins there.
+    Without an owner the failure is cleared, and the next run begins there. A failure with which the
+    owner begins again, such as of a password that has changed, is raised and stays stored.
     """
     state = run.store.ensure(run.name)
     if not lease_is_live(run, state):
@@ -56,6 +57,9 @@ def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lamb
     deadline = time.monotonic() + wait_s
     while (state := run.store.ensure(run.name)).wanted is Wanted.RESTART:
         if not lease_is_live(run, state):
+            if state.phase is Phase.FAILED:
+                run.store.want(run.name, Wanted.RUN)
+                raise state.error.read().located(f"restart of {run.name}")
             return resume(run)
         if time.monotonic() >= deadline:
             return (
