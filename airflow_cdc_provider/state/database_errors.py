@@ -31,10 +31,10 @@ def explained(engine: Engine) -> Iterator[None]:
     except DuplicateRowError:
         raise  # an answer, and the caller knows what it means
     except DBAPIError as error:
-        raise unreachable(engine, error) from error
+        raise _unreachable(engine, error) from error
 
 
-def unreachable(engine: Engine, error: DBAPIError) -> StateUnreachableError:
+def _unreachable(engine: Engine, error: DBAPIError) -> StateUnreachableError:
     """Return the error of a state store that did not answer, or that refused the account."""
     found = error.orig
     is_denied = found is not None and _is_denial(found)

@@ -44,6 +44,13 @@ def health(path: Path, context: Any, **limits: float) -> Any:
     return CdcHealthOperator(task_id="health", pipeline=str(path), **limits).execute(context)
 
 
+def stopped(store: SqlStateStore, *, lag_us: int) -> None:
+    """Leave a stream at rest that was heard of with this lag."""
+    generation = streaming(store)
+    beat(store, generation, lag_us=lag_us)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+
+
 def test_a_stream_that_lags_less_than_allowed_is_well(
     store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
 ) -> None:
@@ -55,9 +62,7 @@ def test_a_stream_that_lags_less_than_allowed_is_well(
 def test_a_bounded_pipeline_between_its_runs_has_no_lag_to_judge(
     store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
 ) -> None:
-    generation = streaming(store)
-    beat(store, generation, lag_us=61_000_000)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    stopped(store, lag_us=61_000_000)
     bounded = pipeline_file("bounded")
     health(bounded, context, max_lag_s=60)
     with pytest.raises(AirflowFailException, match="longer than 0 s"):
@@ -68,9 +73,7 @@ def test_a_pipeline_whose_next_run_cannot_begin_is_red(
     store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
 ) -> None:
     """It rests well where its last run left it, and the next ones fail before they start."""
-    generation = streaming(store)
-    beat(store, generation, lag_us=0)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    stopped(store, lag_us=0)
     bounded = pipeline_file("bounded")
     refused = PreflightError("binlog_format is MIXED").to_json()
     store.keep_note(SHOP, NoteKind.LAST_TRY, {"step": "preflight", "error": refused})
@@ -83,9 +86,7 @@ def test_a_pipeline_whose_next_run_cannot_begin_is_red(
 def test_a_continuous_pipeline_without_a_stream_at_work_is_red(
     store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
 ) -> None:
-    generation = streaming(store)
-    beat(store, generation, lag_us=0)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    stopped(store, lag_us=0)
     with pytest.raises(AirflowFailException, match="its lag is not known"):
         health(pipeline_file("continuous"), context, max_lag_s=60)
 
