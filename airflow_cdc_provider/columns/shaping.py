@@ -12,7 +12,7 @@ change of key that takes the old key away: the other half is an insert.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -24,6 +24,7 @@ from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, number
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import (
     AllOf,
@@ -60,13 +61,31 @@ def shaped_rows(rows: SplitRows, plan: TablePlan) -> SplitRows:
 
 
 def shaped_keys(keys: pa.RecordBatch, plan: TablePlan) -> pa.RecordBatch:
-    """Return keys of the source, in the order of its key, as keys of the sink's rows."""
+    """Return keys of the source, in the order of its key, as keys of the sink's rows.
+
+    `RefusedError` if the sink's key has other columns of the source.
+    """
     if plan.shape.is_identity:
         return keys
     outputs = {each.name: each for each in plan.shape.columns_of(plan.schema)}
     wanted = [outputs[name] for name in plan.target.primary_key]
+    _require_keys(plan, {each.source for each in wanted if each.source} - {*keys.schema.names})
     arrays = [_values(keys, output) for output in wanted]
     return pa.RecordBatch.from_arrays(arrays, names=[output.name for output in wanted])
+
+
+def source_keys(keys: pa.Table, plan: TablePlan) -> pa.Table:
+    """Return keys of the sink's rows as keys of the source, in the order of its key.
+
+    `RefusedError` if the sink's key does not tell them.
+    """
+    if plan.shape.is_identity:
+        return keys
+    names = plan.shape.names_of(plan.schema)
+    at_sink = {*plan.target.primary_key}
+    own = plan.schema.primary_key
+    _require_keys(plan, {name for name in own if names.get(name) not in at_sink})
+    return pa.Table.from_arrays([keys.column(names[name]) for name in own], names=list(own))
 
 
 def shaped_changes(changes: TableChanges, plan: TablePlan) -> TableChanges:
@@ -109,6 +128,19 @@ def _output(
         names.append(plan.shape.deleted_flag)
     fields = [pa.field(n, a.type) for n, a in zip(names, arrays, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _require_keys(plan: TablePlan, lacking: Collection[str]) -> None:
+    """Raise an error if the keys of one side do not tell those of the other."""
+    if lacking:
+        raise RefusedError(
+            f"the key of {plan.sink_table} does not follow from that of {plan.schema.table}: "
+            f"{', '.join(sorted(lacking))} is in one of them only",
+            where=f"definition of {plan.sink_table}",
+            risk=NOTHING_CHANGED,
+            remedy="rows of such a table are read again by ranges of the source's key only: "
+            "`resync` ranges, or the whole table",
+        )
 
 
 def _values(rows: pa.RecordBatch, output: OutputColumn) -> pa.Array:

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.splits import (
+    Chosen,
+    Condition,
+    Interval,
+    KeyList,
+    SnapshotSplit,
+)
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
@@ -55,12 +61,50 @@ class TablePlan:
     def sink_table(self) -> TableId:
         return self.target.table
 
+    @property
+    def written(self) -> TableSchema:
+        """The sink's definition under the source's name, by which its keys refer to others."""
+        return replace(self.target, table=self.schema.table)
+
     def split_at_sink(self, split: SnapshotSplit) -> SnapshotSplit:
-        """Return a split by the names that its key's columns have at the sink."""
+        """Return a split by the names that its columns have at the sink.
+
+        `RefusedError` if rows are chosen by what the sink does not have.
+        """
         if self.shape.is_identity:
             return split
-        names = {each.source: each.name for each in self.shape.columns_of(self.schema)}
-        return replace(split, key_columns=tuple(names[name] for name in split.key_columns))
+        names = self.shape.names_of(self.schema)
+        return replace(
+            split,
+            key_columns=tuple(names[name] for name in split.key_columns),
+            chosen=self.chosen_at_sink(split.chosen),
+        )
+
+    def chosen_at_sink(self, chosen: Chosen | None) -> Chosen | None:
+        """Return a choice of rows by the names that its columns have at the sink.
+
+        `RefusedError` if it is by what the sink does not have.
+        """
+        if chosen is None or self.shape.is_identity:
+            return chosen
+        if isinstance(chosen, Condition):
+            raise self._not_chosen("a condition is in the source's words")
+        names = self.shape.names_of(self.schema)
+        columns = chosen.columns if isinstance(chosen, KeyList) else (chosen.column,)
+        if lost := [name for name in columns if name not in names]:
+            raise self._not_chosen(f"it does not have the values of {', '.join(lost)}")
+        if isinstance(chosen, Interval):
+            return replace(chosen, column=names[chosen.column])
+        return replace(chosen, columns=tuple(names[name] for name in columns))
+
+    def _not_chosen(self, why: str) -> RefusedError:
+        """Return the error for rows that cannot be chosen at the sink as they are at the source."""
+        return RefusedError(
+            f"rows of {self.sink_table} cannot be chosen by that: {why}",
+            where=f"request for {self.schema.table}",
+            risk=NOTHING_CHANGED,
+            remedy="`resync` ranges of its key, or the whole table",
+        )
 
 
 @dataclass(frozen=True, slots=True)

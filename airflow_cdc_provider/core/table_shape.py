@@ -6,7 +6,7 @@ source's and a shape; `columns.shaping` turns the rows and changes of the one in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -74,6 +74,13 @@ class TableShape:
 
     columns: tuple[OutputColumn, ...] = ()
     """The sink's columns in order; none: all that are copied, as they are."""
+    others: bool = False
+    """The source's other columns are copied too, as they are; new ones with them.
+
+    Then the sink's columns are in the source's order, the constants behind them.
+    """
+    left_out: tuple[str, ...] = ()
+    """Columns of the source that are none of the others."""
     where: RowFilter | None = None
     """Which rows are copied, by the source's columns; None: all."""
     deleted_flag: str = ""
@@ -90,8 +97,45 @@ class TableShape:
         return self == SAME_SHAPE
 
     def columns_of(self, schema: TableSchema) -> tuple[OutputColumn, ...]:
-        """Return the sink's columns without the flag: those given, or all copied ones."""
-        return self.columns or tuple(OutputColumn(c.name, c.name) for c in schema.copied_columns)
+        """Return the sink's columns without the flag, and without computed ones."""
+        if not self.takes_others:
+            return self.columns
+        given: dict[str, list[OutputColumn]] = {}
+        for each in self.columns:
+            given.setdefault(each.source, []).append(each)
+        left_out = {name for name in self.left_out if name not in given}
+        copied = [c.name for c in schema.copied_columns if c.name not in left_out]
+        found = [each for name in copied for each in given.get(name, [OutputColumn(name, name)])]
+        unmet = [each for each in self.columns if each.source not in copied]
+        return (*found, *unmet)
+
+    @property
+    def takes_others(self) -> bool:
+        """Tell whether columns of the source that are not named are copied."""
+        return self.others or not self.columns
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Return the source's columns by whose names the shape is given; they have to stay."""
+        where = () if self.where is None else columns_in(self.where)
+        return frozenset((*(each.source for each in self.columns if each.source), *where))
+
+    def names_of(self, schema: TableSchema) -> Mapping[str, str]:
+        """Return the names that columns of the source have at the sink, without masked ones."""
+        outputs = self.columns_of(schema)
+        return {each.source: each.name for each in outputs if each.source and not each.mask}
+
+    def as_read(self, schema: TableSchema) -> TableSchema:
+        """Return the source's definition, other columns than the sink depends on not copied."""
+        if self.is_identity:
+            return schema
+        read = (
+            {each.source for each in self.columns_of(schema)} | self.named | {*schema.primary_key}
+        )
+        if self.takes_others:
+            read |= {c.name for c in schema.columns if c.generated and c.name not in self.left_out}
+        left_out = (c.name for c in schema.columns if c.ignored or c.name not in read)
+        return schema.ignoring({*left_out})
 
     def key_of(self, schema: TableSchema) -> tuple[str, ...]:
         """Return the sink's key: the one given, or the source's by the names of the sink.
@@ -100,7 +144,7 @@ class TableShape:
         """
         if self.key:
             return self.key
-        names = {each.source: each.name for each in self.columns_of(schema) if not each.mask}
+        names = self.names_of(schema)
         lost = [name for name in schema.primary_key if name not in names]
         if lost:
             raise ValueError(
@@ -118,6 +162,8 @@ class TableShape:
         """Read a shape from its JSON."""
         return cls(
             columns=tuple(_output_column(each) for each in form["columns"]),
+            others=form["others"],
+            left_out=tuple(form["left_out"]),
             where=None if form["where"] is None else filter_from_json(form["where"]),
             deleted_flag=form["deleted_flag"],
             key=tuple(form["key"]),
@@ -147,18 +193,19 @@ def shaped_schema(
     """
     if shape.is_identity:
         return replace(schema, table=table)
-    _require_possible(schema, shape)
+    _require_possible(schema, shape, added)
     key = shape.key_of(schema)
     columns = [
         _column(schema, each, added, is_key=each.name in key) for each in shape.columns_of(schema)
     ]
+    columns += _computed(schema, shape)
     if shape.deleted_flag:
         columns.append(Column(shape.deleted_flag, added.flag, nullable=False))
     return TableSchema(
         table=table,
         columns=tuple(columns),
         primary_key=key,
-        key_prefixes=schema.key_prefixes if key == schema.primary_key else (0,) * len(key),
+        key_prefixes=(0,) * len(key) if shape.key else schema.key_prefixes,
         unique_keys=tuple(_unique_keys(schema, shape)),
         engine=schema.engine,
         collation=schema.collation,
@@ -173,7 +220,15 @@ def _output_column(form: Mapping[str, Any]) -> OutputColumn:
     return OutputColumn(form["name"], form["source"], read, form["constant"])
 
 
-def _require_possible(schema: TableSchema, shape: TableShape) -> None:
+def _computed(schema: TableSchema, shape: TableShape) -> Sequence[Column]:
+    """Return the computed columns that the sink computes, too: all that are not left out."""
+    if not shape.takes_others:
+        return ()
+    left_out = shape.left_out
+    return [c for c in schema.columns if c.generated and not c.ignored and c.name not in left_out]
+
+
+def _require_possible(schema: TableSchema, shape: TableShape, added: AddedTypes) -> None:
     """Raise `ValueError` for a column that the source lacks, or that the sink would have twice."""
     copied = {column.name: column for column in schema.copied_columns}
     outputs = shape.columns_of(schema)
@@ -181,31 +236,47 @@ def _require_possible(schema: TableSchema, shape: TableShape) -> None:
     asked |= set() if shape.where is None else set(columns_in(shape.where))
     for name in sorted(asked - copied.keys()):
         raise ValueError(f"{schema.table} has no column {name} that is copied")
-    names = [each.name for each in outputs] + ([shape.deleted_flag] if shape.deleted_flag else [])
+    names = [each.name for each in outputs] + [each.name for each in _computed(schema, shape)]
+    names += [shape.deleted_flag] if shape.deleted_flag else []
     for name in sorted({n for n in names if _folded(names).count(n.casefold()) > 1}):
         raise ValueError(f"{schema.table} would have two columns {name} at the sink")
     for each in outputs:
-        _require_value(schema, each, copied)
+        _require_value(schema, each, copied, added)
     masked = {each.name for each in outputs if each.mask}
     for name in shape.key:
         if name not in names or name in masked or name == shape.deleted_flag:
             raise ValueError(f"{name} cannot be in the key of {schema.table} at the sink")
 
 
-def _require_value(schema: TableSchema, output: OutputColumn, copied: Mapping[str, Column]) -> None:
-    """Raise `ValueError` for a column that has no value, or a mask that its type does not take."""
+def _require_value(
+    schema: TableSchema, output: OutputColumn, copied: Mapping[str, Column], added: AddedTypes
+) -> None:
+    """Raise `ValueError` for a column that has no value, or one that its type does not take."""
     if bool(output.source) == (output.constant is not None):
         raise ValueError(f"{output.name} of {schema.table} comes from a column, or is one constant")
+    if isinstance(output.constant, int) and not -(2**63) <= output.constant < 2**63:
+        raise ValueError(f"{output.constant} is too great for {output.name} of {schema.table}")
+    if isinstance(output.constant, str):
+        _require_room(f"{output.name} of {schema.table}", output.constant, added.text)
     if output.mask is None:
         return
     if not output.source:
         raise ValueError(f"{output.name} of {schema.table} is a constant, which is not masked")
-    kind = copied[output.source].type.kind
-    if output.mask.kind is not MaskKind.NULL and kind not in _MASKED_KINDS:
+    kind = copied[output.source].type
+    if output.mask.kind is not MaskKind.NULL and kind.kind not in _MASKED_KINDS:
         raise ValueError(
             f"{output.source} of {schema.table} is neither text nor binary: it can be masked "
             "by NULL alone"
         )
+    if output.mask.kind is MaskKind.FIXED:
+        _require_room(f"{output.source} of {schema.table}", output.mask.text, kind)
+
+
+def _require_room(name: str, text: str, kind: ColumnType) -> None:
+    """Raise `ValueError` for a text that is longer than its column."""
+    length = len(text.encode() if kind.kind is TypeKind.BINARY else text)
+    if kind.length is not None and length > kind.length:
+        raise ValueError(f"{text!r} is longer than {name}, which takes {kind.length}")
 
 
 def _folded(names: Collection[str]) -> list[str]:
@@ -237,7 +308,7 @@ def _unique_keys(schema: TableSchema, shape: TableShape) -> Iterator[UniqueKey]:
     """
     if shape.deleted_flag:
         return
-    names = {each.source: each.name for each in shape.columns_of(schema) if not each.mask}
+    names = shape.names_of(schema)
     for key in schema.unique_keys:
         if all(name in names for name in key.columns):
             yield UniqueKey(key.name, tuple(names[name] for name in key.columns))

@@ -17,7 +17,9 @@ from airflow_cdc_provider.columns.shaping import (
     shaped_columns,
     shaped_keys,
     shaped_rows,
+    source_keys,
 )
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
@@ -121,6 +123,29 @@ def test_columns_are_chosen_renamed_and_added() -> None:
     changes = shaped_changes(changes_of((Op.DELETE, (1, "EU", 2), None)), plan)
     assert shown(changes) == [(Op.DELETE, ("north", 1, 2, 7), (None,) * 4)]
     assert listed(merge([changes], plan.target.primary_key).deletes) == [("north", 1)]
+
+
+def test_keys_of_the_sink_are_read_back_as_the_sources() -> None:
+    shape = TableShape(
+        columns=(OutputColumn("shop", constant="north"), OutputColumn("number", "id")),
+        key=("shop", "number"),
+    )
+    plan = planned(shape)
+    at_sink = pa.table({"shop": ["north"], "number": [5]})
+    back = source_keys(at_sink, plan)
+    assert (back.schema.names, listed(back)) == (["id"], [(5,)])
+    keys = back.to_batches()[0]
+    assert listed(shaped_keys(keys, plan)) == [("north", 5)]
+    by_region = planned(
+        TableShape(
+            columns=(OutputColumn("id", "id"), OutputColumn("region", "region")), key=("region",)
+        )
+    )
+    with pytest.raises(RefusedError, match="id is in one of them only"):
+        source_keys(pa.table({"region": ["EU"]}), by_region)
+    with pytest.raises(RefusedError, match="region is in one of them only"):
+        shaped_keys(keys, by_region)
+    assert source_keys(at_sink, planned(TableShape())) is at_sink
 
 
 @pytest.mark.parametrize(

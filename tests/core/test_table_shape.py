@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
@@ -19,7 +20,7 @@ from airflow_cdc_provider.core.row_filters import (
     columns_in,
 )
 from airflow_cdc_provider.core.schema_codec import plan_from_json, plan_to_json
-from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.splits import Condition, Interval, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.table_schema import (
     Column,
     ColumnType,
@@ -56,6 +57,7 @@ USERS = TableSchema(
 AT_SINK = TableId("dw", "people")
 KEY, MAIL = OutputColumn("id", "id"), OutputColumn("mail", "mail")
 FIRST_2 = Mask(MaskKind.FIRST, length=2)
+FIRST_OF_MAIL = OutputColumn("short", "mail", FIRST_2)
 
 
 def test_a_table_that_differs_in_nothing_has_the_sources_definition_under_its_own_name() -> None:
@@ -115,6 +117,42 @@ def test_a_sinks_definition_has_what_is_chosen_under_its_new_names() -> None:
     assert living.unique_keys == (UniqueKey("mail", ("address",)),)
 
 
+def test_other_columns_come_too_in_the_sources_order_constants_behind_them() -> None:
+    shape = TableShape(
+        columns=(OutputColumn("shop", constant=1), OutputColumn("m", "mail"), FIRST_OF_MAIL),
+        others=True,
+        left_out=("age",),
+    )
+    target = shaped_schema(USERS, AT_SINK, shape, ADDED)
+    assert [column.name for column in target.columns] == ["id", "m", "short", "shop", "twice"]
+    assert shape.names_of(USERS) == {"id": "id", "mail": "m"}
+    assert shape.as_read(USERS).ignored == {"age"}
+    chosen = TableShape(columns=(KEY,), where=IsNull("age"))
+    assert chosen.as_read(USERS).ignored == {"mail", "twice"}
+    assert chosen.named == {"id", "age"}
+    more = replace(USERS, columns=(*USERS.columns, Column("more", NUMBER)))
+    assert shaped_schema(more, AT_SINK, shape, ADDED).columns[-3].name == "more"
+    assert len(shaped_schema(more, AT_SINK, chosen, ADDED).columns) == 1
+
+
+def test_rows_are_chosen_by_the_sinks_names_or_refused_by_name() -> None:
+    shape = TableShape(columns=(OutputColumn("number", "id"), OutputColumn("m", "mail", FIRST_2)))
+    plan = TablePlan(USERS, shaped_schema(USERS, AT_SINK, shape, ADDED), 0, shape)
+    split = SnapshotSplit(USERS.table, 3, ("id",), USERS.key_kinds, KeyRange())
+    chosen = plan.split_at_sink(replace(split, chosen=Interval("id", 1, 9))).chosen
+    assert chosen == Interval("number", 1, 9)
+    assert plan.chosen_at_sink(KeyList(("id",), ((1,),))) == KeyList(("number",), ((1,),))
+    assert plan.chosen_at_sink(None) is None
+    for other, words in (
+        (Interval("mail", "a", "b"), "does not have the values of mail"),
+        (KeyList(("age",), ((1,),)), "does not have the values of age"),
+        (Condition("id > 3"), "in the source's words"),
+    ):
+        with pytest.raises(RefusedError, match=words):
+            plan.chosen_at_sink(other)
+        assert TablePlan.alike(USERS, AT_SINK, 0).chosen_at_sink(other) == other
+
+
 def test_a_splits_range_is_over_the_sinks_names() -> None:
     shape = TableShape(columns=(OutputColumn("number", "id"), MAIL))
     plan = TablePlan(USERS, shaped_schema(USERS, AT_SINK, shape, ADDED), 0, shape)
@@ -138,6 +176,15 @@ def test_a_splits_range_is_over_the_sinks_names() -> None:
             TableShape(columns=(KEY, OutputColumn("x", mask=FIRST_2, constant=1))),
             "which is not masked",
         ),
+        (TableShape(columns=(KEY, OutputColumn("x", constant=1 << 63))), "too great for x"),
+        (TableShape(columns=(KEY, OutputColumn("x", constant="y" * 21))), "which takes 20"),
+        (
+            TableShape(columns=(KEY, OutputColumn("m", "mail", Mask(MaskKind.FIXED, "y" * 21)))),
+            "longer than mail of shop.users, which takes 20",
+        ),
+        (TableShape(left_out=("id",)), "id of shop.users is in its key"),
+        (TableShape(columns=(OutputColumn("x", "nobody"),), others=True), "no column nobody"),
+        (TableShape(columns=(OutputColumn("twice", "age"),), others=True), "two columns twice"),
         (TableShape(key=("nobody",)), "nobody cannot be in the key"),
         (
             TableShape(columns=(KEY, OutputColumn("m", "mail", FIRST_2)), key=("m",)),

@@ -47,9 +47,11 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.backfill import staying
 from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.columns.shaping import shaped_rows, source_keys
 from airflow_cdc_provider.columns.source_port import Boundaries, Cuts, SplitReader
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyPart, KeyRange
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.splits import (
     Chosen,
@@ -80,11 +82,13 @@ class ChosenReads:
         job: Job,
         readers: Sequence[SplitReader],
         sink: JoinSink,
+        plan: TablePlan,
         pieces: Iterator[SnapshotSplit],
         number: int,
     ) -> None:
         self._job = job
         self._sink = sink
+        self._plan = plan
         self._pieces = pieces
         self._numbers = count(number)
         self._readers = readers
@@ -110,8 +114,9 @@ class ChosenReads:
         held = self._sink.held_keys(piece)
         reader, other = self._readers[0], self._readers[-1]
         rows, report = reader.read(piece)
-        only_held = missing_from(held, rows, piece.key_columns)
-        yield from listed_reads(other, piece, only_held, self._numbers)
+        at_sink = shaped_rows(rows, self._plan)
+        only_held = missing_from(held, at_sink, self._plan.target.primary_key)
+        yield from listed_reads(other, piece, source_keys(only_held, self._plan), self._numbers)
         yield Read(reader, piece, rows, report)
 
 

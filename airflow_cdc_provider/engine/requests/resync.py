@@ -24,6 +24,7 @@ from itertools import chain, count
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.rows import ArrowRows
+from airflow_cdc_provider.columns.shaping import source_keys
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
@@ -121,9 +122,10 @@ class Resync:
                 )
                 reads = ReadAhead(self._job, readers, splits, next_number(mine))
             else:
+                plan = self._plans[schema.table]
                 cuts = stack.enter_context(self._job.source().value_cuts(rows))
                 pieces = pieces_of(schema, scope, mine, (cuts, boundaries))
-                reads = ChosenReads(self._job, readers, sink, pieces, next_number(mine))
+                reads = ChosenReads(self._job, readers, sink, plan, pieces, next_number(mine))
             for read in stack.enter_context(closing(reads)):
                 self._join(sink, schema, read)
 
@@ -180,9 +182,11 @@ class Resync:
     def _bring_back(self, sink: JoinSink, schema: TableSchema) -> None:
         """Read and join the rows of one table that were deleted to free a unique value."""
         key, table = self.request.ledger_key, schema.table
+        plan = self._plans[table]
         back = sink.freed_keys(key, table).slice(0, 0)
         while True:
-            keys = missing_from(sink.freed_keys(key, table), ArrowRows(back), schema.primary_key)
+            freed = sink.freed_keys(key, table)
+            keys = missing_from(freed, ArrowRows(back), plan.target.primary_key)
             if not keys.num_rows:
                 return
             joined = [each.split for each in sink.joined(key) if each.split.table == table]
@@ -191,7 +195,8 @@ class Resync:
                 readers = open_readers(self._job, schema, self._numbers)
                 for reader in readers:
                     stack.callback(reader.close)
-                for read in listed_reads(readers[0], like, keys, count(next_number(joined))):
+                listed = source_keys(keys, plan)
+                for read in listed_reads(readers[0], like, listed, count(next_number(joined))):
                     self._join(sink, schema, read)
             back = pa.concat_tables([back, keys])
 

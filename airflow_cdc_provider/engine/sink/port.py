@@ -7,7 +7,7 @@ own transaction and raises `FencedError` when a newer owner has taken over (law 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.columns.source_port import SourceLook
@@ -369,9 +369,3 @@ class Sink(Protocol):
 
         Its `stream` is that of the table; refused where `abilities` say so.
         """
-
-
-def redefined(plan: TablePlan, schema: TableSchema, sink: Sink) -> TablePlan:
-    """Return a table's plan under another definition at the source."""
-    target = sink.target_of(schema, plan.sink_table, plan.shape)
-    return replace(plan, schema=schema, target=target)

@@ -43,9 +43,9 @@ from airflow_cdc_provider.core.schema_changes import (
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.definitions import difference_between, redefined
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
-from airflow_cdc_provider.engine.sink.port import redefined
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
@@ -152,7 +152,7 @@ class SchemaChanges:
         after = redefined(
             plan, self._copied_anew(plan.schema, now[table], at_sink), self._job.sink()
         )
-        found = self._definitions.difference(plan.schema, after.schema, ())
+        found = difference_between(plan, after, self._definitions)
         refused = found.refused or self._refused(after)
         if refused:
             raise _not_taken(table, refused)
@@ -313,7 +313,10 @@ class SchemaChanges:
     ) -> SchemaChange:
         """Return the change by statements after which the table is defined as `now`."""
         at_sink = self._at_sink(plan)
-        after = redefined(plan, self._copied(plan.schema, now, said, at_sink), self._job.sink())
+        try:
+            after = redefined(plan, self._copied(plan.schema, now, said, at_sink), self._job.sink())
+        except TableChangedError as error:
+            raise _stopped(stopped_by, error.what, plan.schema.table) from None
         change = SchemaChange(
             before=plan,
             after=after,
@@ -340,7 +343,7 @@ class SchemaChanges:
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
         """Return how two definitions differ, by the definitions and the log's statements."""
         effects = [statement.effect for statement in said.found]
-        found = self._definitions.difference(before.schema, after.schema, effects)
+        found = difference_between(before, after, self._definitions, effects)
         if said.has_harmless and found.added:
             found = found.read_again("it was altered once more, and a default may be another")
         if said.has_rows_between:

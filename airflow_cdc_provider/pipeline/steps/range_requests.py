@@ -112,7 +112,10 @@ def ask_resync(
     # one that is known is returned, or refused, whatever has become of its tables since
     if run.store.request(run.name, request.request_id) is None:
         plans = _plans(run)
-        _require_as_planned(run, [_planned(run, plans, table) for table in scope.tables])
+        planned = [_planned(run, plans, table) for table in scope.tables]
+        _require_as_planned(run, planned)
+        for plan in planned:
+            plan.chosen_at_sink(scope.chosen)
         _require_condition(run, scope)
         most = smallest(run.model.requests.approve_above_rows, approve_above_rows)
         request = _waiting_if_large(run, request, estimated, most)

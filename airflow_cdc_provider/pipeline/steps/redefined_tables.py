@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.schema_changes import (
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.engine.sink.port import redefined
+from airflow_cdc_provider.engine.definitions import difference_between, redefined
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_copyable
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
@@ -57,14 +57,16 @@ def changed_while_read(
 
 def _not_to_follow(run: Run, plans: Sequence[TablePlan]) -> Iterator[TableId]:
     """Yield read tables whose definition changed since in a way that the stream cannot follow."""
-    source = source_of(run)
+    source, sink = source_of(run), sink_of(run)
     definitions = offered(source, FollowsDefinitions)
     with source.catalogue() as catalogue:
         now = catalogue.schemas([plan.schema.table for plan in plans])
     for plan in plans:
         found = now.get(plan.schema.table, plan.schema)
-        is_other = not found.is_defined_as(plan.schema)
-        if is_other and definitions.difference(plan.schema, found, ()).refused:
+        if found.is_defined_as(plan.schema):
+            continue
+        after = redefined(plan, found, sink)
+        if difference_between(plan, after, definitions).refused:
             yield plan.schema.table
 
 
@@ -124,7 +126,7 @@ def _definitions(
 
 def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:
     """Return one table's schema change; refuse if the file's policy is to stop."""
-    found = offered(source_of(run), FollowsDefinitions).difference(before.schema, after.schema, ())
+    found = difference_between(before, after, offered(source_of(run), FollowsDefinitions))
     kinds = set(found.kinds)
     if found.added and found.dropped:
         kinds.add(ChangeKind.RENAME_COLUMN)  # nobody can tell

@@ -24,6 +24,7 @@ from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
+from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import with_statement
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
@@ -73,7 +74,7 @@ class MySqlSink:
 
     def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
         """Return the definition of the sink's table for a table of the source."""
-        return shaped_schema(schema, table, shape, ADDED_TYPES)
+        return with_statement(shaped_schema(schema, table, shape, ADDED_TYPES), schema, shape)
 
     def reserved_for(self, database: str) -> str:
         """Return what a database is reserved for, empty if tables may be copied there."""

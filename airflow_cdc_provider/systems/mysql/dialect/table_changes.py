@@ -47,7 +47,7 @@ def unique_key_statements(
         """Route no foreign key."""
 
     keys = deferred_keys(
-        change.after.schema, change.after.sink_table, sink_flavour=sink_flavour, route=nowhere
+        change.after.written, change.after.sink_table, sink_flavour=sink_flavour, route=nowhere
     )
     return tuple(
         key.statement
@@ -96,7 +96,7 @@ class _Alteration:
 
         Servers add a column that comes last instantly.
         """
-        names = [column.name for column in self._change.after.schema.as_copied.columns]
+        names = [column.name for column in self._change.after.written.as_copied.columns]
         at = names.index(name)
         if not any(behind.lower() in there for behind in names[at + 1 :]):
             return ""
@@ -114,7 +114,7 @@ class _Alteration:
         }
         if not renamed or not self._found.create_statement:
             return
-        stays = {column.name.casefold() for column in self._change.after.schema.columns} | renamed
+        stays = {column.name.casefold() for column in self._change.after.written.columns} | renamed
         goes = (
             set() if self._change.keeps_dropped else {*map(str.casefold, self._difference.dropped)}
         )
@@ -123,14 +123,14 @@ class _Alteration:
             named = _names(a.text for a in column.attributes if a.kind is AttributeKind.GENERATED)
             if named & renamed and column.name.casefold() not in stays | goes:
                 yield f"DROP COLUMN {quote_identifier(column.name)}"
-        ours = _checks(self._change.before.schema)
+        ours = _checks(self._change.before.written)
         for key in found.keys if self._flavour == MYSQL else ():
             if key.form is KeyForm.CHECK and key.text in ours and _names([key.text]) & renamed:
                 yield f"DROP CHECK {quote_identifier(key.name)}"
 
     def _modified(self, name: str) -> Iterator[str]:
         """Yield the clauses that change a column's type; made anew if its values are not kept."""
-        if not self._anew or name in self._change.after.schema.primary_key:
+        if not self._anew or name in self._change.after.written.primary_key:
             yield f"MODIFY COLUMN {self._definition(name)}"
             return
         yield f"DROP COLUMN {quote_identifier(name)}"
@@ -138,7 +138,7 @@ class _Alteration:
 
     def _added(self, name: str) -> str:
         """Return the definition of a new column, nullable while the table is read again."""
-        schema = self._change.after.schema
+        schema = self._change.after.written
         if not self._change.rereads or schema.column(name).generated:
             return self._definition(name)
         return nullable_definition(schema, name, sink_flavour=self._flavour)
@@ -152,7 +152,7 @@ class _Alteration:
         dropped = {name.lower() for name in self._difference.unique_dropped}
         if key.name.lower() in dropped:
             return True
-        schemas = (self._change.before.schema, self._change.after.schema)
+        schemas = (self._change.before.written, self._change.after.written)
         sources = {each.columns for schema in schemas for each in schema.unique_keys}
         return self._change.rereads and key.columns in sources
 
@@ -176,13 +176,13 @@ class _Alteration:
                 yield f"DROP COLUMN {quote_identifier(name)}"
             elif not found.nullable and not found.generated:
                 kept = nullable_definition(
-                    self._change.before.schema, name, sink_flavour=self._flavour
+                    self._change.before.written, name, sink_flavour=self._flavour
                 )
                 yield f"MODIFY COLUMN {kept}"
 
     def _definition(self, name: str) -> str:
         """Return a column's new definition at the sink."""
-        return column_definition(self._change.after.schema, name, sink_flavour=self._flavour)
+        return column_definition(self._change.after.written, name, sink_flavour=self._flavour)
 
 
 def _checks(schema: TableSchema) -> set[str]:

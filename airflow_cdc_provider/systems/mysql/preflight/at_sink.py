@@ -137,11 +137,11 @@ def _clashing_names(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
 
 def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
     """Yield a finding if the sink cannot have the table's definition."""
-    if not plan.schema.create_statement:
+    if not plan.target.create_statement:
         return
     flavour = sink.capabilities.flavour.value
     try:
-        sink_create_statement(plan.schema, plan.sink_table, sink_flavour=flavour)
+        sink_create_statement(plan.written, plan.sink_table, sink_flavour=flavour)
     except CdcError as error:
         yield Finding(
             Code.SINK_CREATE_TABLE,

@@ -9,7 +9,7 @@ those go that the source's tables have, for only those come back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
@@ -44,6 +44,14 @@ def execute_without(
             child = quote_table(TableId(database, table))
             session.execute(f"ALTER TABLE {child} DROP FOREIGN KEY {quote_identifier(name)}")
         session.execute(statement)
+
+
+def routes_of_copies(plans: Iterable[TablePlan]) -> Mapping[TableId, TableId]:
+    """Return the sink's tables that foreign keys may refer to, by the source's.
+
+    A table that differs from the source's may lack rows or columns that they need.
+    """
+    return {plan.schema.table: plan.sink_table for plan in plans if plan.shape.is_identity}
 
 
 def _needing(session: SinkSession, plan: TablePlan) -> set[_Name]:
@@ -82,13 +90,13 @@ def _begins_one(columns: tuple[str, ...], keys: Collection[tuple[str, ...]]) -> 
 def _returning(session: SinkSession, plans: Sequence[TablePlan]) -> set[_Name]:
     """Return the foreign keys that `MySqlTableBuilder.finish` will add again."""
     flavour = "mariadb" if session.capabilities.is_mariadb else "mysql"
-    routes = {plan.schema.table: plan.sink_table for plan in plans}
+    routes = routes_of_copies(plans)
 
     def names(plan: TablePlan) -> Iterator[_Name]:
         target = plan.sink_table
-        keys = deferred_keys(plan.schema, target, sink_flavour=flavour, route=routes.get)
+        keys = deferred_keys(plan.written, target, sink_flavour=flavour, route=routes.get)
         for key in keys:
             if key.kind is DeferredKind.FOREIGN:
                 yield target.database, target.table, key.name
 
-    return {name for plan in plans if plan.schema.create_statement for name in names(plan)}
+    return {name for plan in plans if plan.target.create_statement for name in names(plan)}

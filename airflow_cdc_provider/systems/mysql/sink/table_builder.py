@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from airflow_cdc_provider.core.errors import (
-    NOTHING_CHANGED,
     CdcError,
     IntegrityError,
     RefusedError,
@@ -152,14 +151,7 @@ class MySqlTableBuilder:
 
     def _create_statement(self, plan: TablePlan) -> str:
         """Return the CREATE TABLE of the plan's sink table."""
-        if not plan.shape.is_identity:
-            raise RefusedError(
-                f"{plan.sink_table} is to have other columns or keys than {plan.schema.table}",
-                where=f"sink {self._session.where}",
-                risk=NOTHING_CHANGED,
-                remedy="tables are made and altered as copies of the source's only",
-            )
-        return sink_create_statement(plan.schema, plan.sink_table, sink_flavour=self._flavour)
+        return sink_create_statement(plan.written, plan.sink_table, sink_flavour=self._flavour)
 
     def _alter(self, change: SchemaChange, found: TableSchema) -> None:
         """Alter a sink table as the source's was, and add unique keys unless it is read again."""
@@ -186,14 +178,14 @@ class MySqlTableBuilder:
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
         """Add the tables' unique and foreign keys that are missing; return remarks on them."""
-        routes = {plan.schema.table: plan.sink_table for plan in plans}
+        routes = foreign_key_indexes.routes_of_copies(plans)
         missing: list[tuple[TablePlan, DeferredKey]] = []
         for plan in plans:
-            if not plan.schema.create_statement:
+            if not plan.target.create_statement:
                 continue  # nothing is known of its keys
             present = self._constraints(plan.sink_table)
             keys = deferred_keys(
-                plan.schema, plan.sink_table, sink_flavour=self._flavour, route=routes.get
+                plan.written, plan.sink_table, sink_flavour=self._flavour, route=routes.get
             )
             missing += [(plan, key) for key in keys if key.name.lower() not in present]
         # all unique keys first: a foreign key may refer to one

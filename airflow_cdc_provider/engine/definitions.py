@@ -1,0 +1,51 @@
+"""A table's plan under another definition at the source, and how the sink's definition differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from airflow_cdc_provider.columns.source_port import FollowsDefinitions
+from airflow_cdc_provider.core.errors import TableChangedError
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import Difference
+from airflow_cdc_provider.core.shape_changes import difference_at_sink, lost_names
+from airflow_cdc_provider.core.statement_effect import StatementEffect
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.sink.port import Sink
+
+
+def redefined(plan: TablePlan, schema: TableSchema, sink: Sink) -> TablePlan:
+    """Return a table's plan under another definition at the source.
+
+    `TableChangedError` if what the pipeline says of the table's columns does not fit it.
+    """
+    if lost := lost_names(plan, schema):
+        raise _unfit(schema, lost)
+    try:
+        target = sink.target_of(schema, plan.sink_table, plan.shape)
+    except ValueError as error:
+        raise _unfit(schema, str(error)) from None
+    return replace(plan, schema=schema, target=target)
+
+
+def difference_between(
+    before: TablePlan,
+    after: TablePlan,
+    definitions: FollowsDefinitions,
+    statements: Sequence[StatementEffect] = (),
+) -> Difference:
+    """Return how the sink's definitions of a table differ, given the log's statements between."""
+    was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
+    return difference_at_sink(definitions.difference(was, now, statements), before, after)
+
+
+def _unfit(schema: TableSchema, why: str) -> TableChangedError:
+    """Return the error for a table whose columns are not what the pipeline says of them."""
+    return TableChangedError(
+        f"{schema.table}: {why}",
+        where=f"definition of {schema.table}",
+        risk="none: nothing was changed, and it stays as it is at the sink",
+        remedy="say in the pipeline file what its columns are to be now, then `reset` it with "
+        f"--table {schema.table}",
+    ).about(schema.table)
