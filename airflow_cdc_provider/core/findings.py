@@ -83,6 +83,12 @@ class PipelineCode(FindingCode):
         "warn",
         "it is in the plan, and not at the source any more, or not picked by the file",
     )
+    TABLE_COLUMNS = (
+        "table.columns",
+        "warn",
+        "what the file says of its columns does not fit its definition now; the stream stops the "
+        "table at the statement that changed it, and the others flow on",
+    )
     TABLE_STOPPED = (
         "table.stopped",
         "warn",

@@ -120,6 +120,17 @@ class TableShape:
         where = () if self.where is None else columns_in(self.where)
         return frozenset((*(each.source for each in self.columns if each.source), *where))
 
+    def is_same_for(self, schema: TableSchema, other: TableShape) -> bool:
+        """Tell whether a table has the same rows and columns by both, in whatever order."""
+        names = {column.name for column in schema.columns}
+
+        def essence(shape: TableShape) -> object:
+            left_out = names.intersection(shape.left_out) if shape.takes_others else None
+            columns = frozenset(shape.columns_of(schema))
+            return columns, shape.takes_others, left_out, shape.where, shape.deleted_flag, shape.key
+
+        return essence(self) == essence(other)
+
     def names_of(self, schema: TableSchema) -> Mapping[str, str]:
         """Return the names that columns of the source have at the sink, without masked ones."""
         outputs = self.columns_of(schema)

@@ -92,20 +92,28 @@ def _facets(table: TableLineage, dataset: Dataset) -> dict[str, DatasetFacet]:
     return facets
 
 
+_SAME = column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
+_MASKED = column_lineage_dataset.Transformation(
+    type="DIRECT", subtype="TRANSFORMATION", masking=True
+)
+
+
 def _columns(table: TableLineage) -> DatasetFacet:
     """Return the facet that links each column to its column at the source."""
-    same = column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
     source = table.source
     return column_lineage_dataset.ColumnLineageDatasetFacet(
         fields={
-            name: column_lineage_dataset.Fields(
+            each.sink: column_lineage_dataset.Fields(
                 [
                     column_lineage_dataset.InputField(
-                        source.namespace, source.name, name, transformations=[same]
+                        source.namespace,
+                        source.name,
+                        each.source,
+                        transformations=[_MASKED if each.is_masked else _SAME],
                     )
                 ]
             )
-            for name in table.copied
+            for each in table.copied
         }
     )
 

@@ -102,13 +102,22 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiedColumn:
+    """A column of the sink, by both its names."""
+
+    source: str
+    sink: str
+    is_masked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TableLineage:
     """One table's lineage: its dataset at the source, and that at the sink."""
 
     source: Dataset
     sink: Dataset
-    copied: tuple[str, ...] = ()
-    """The columns that are copied; they have the same names on both sides."""
+    copied: tuple[CopiedColumn, ...] = ()
+    """The columns that are copied; constants of the sink are none."""
     version: str = ""
     """Where in the source's log both are equal; empty where they are not."""
     deed: LineageEntry = LineageEntry()
@@ -202,7 +211,11 @@ def _whole(
     return TableLineage(
         replace(names.source, fields=_fields(source, schema.columns)),
         replace(names.sink, fields=_fields(sink, at_sink)),
-        tuple(column.name for column in schema.copied_columns),
+        tuple(
+            CopiedColumn(each.source, each.name, each.mask is not None)
+            for each in state.plan.shape.columns_of(schema)
+            if each.source
+        ),
         _version(state, stream, deed),
         deed,
         is_whole=True,
@@ -251,7 +264,7 @@ def _bytes_beside_names(table: TableLineage) -> int:
         + 2 * (_length(table.source.namespace) + _length(table.sink.namespace))
         + 2 * _length(table.version)
         + sum(_length(each.name) + _length(each.type) + _BYTES_OF_FIELD for each in fields)
-        + sum(2 * _length(name) + origin for name in table.copied)
+        + sum(_length(each.source) + _length(each.sink) + origin for each in table.copied)
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import KeyList
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.error_lines import all_finding_lines
@@ -49,6 +50,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
                 "source": str(plan.schema.table),
                 "sink": str(plan.sink_table),
                 "key": list(plan.schema.primary_key),
+                "columns": _columns(plan),
                 "estimated_rows": plan.estimated_rows,
                 "estimated_splits": _splits(plan.estimated_rows, model),
             }
@@ -61,11 +63,26 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
     }
 
 
+def _columns(plan: TablePlan) -> str:
+    """Return how the sink's columns differ from the source's, empty if they do not."""
+    if plan.shape.is_identity:
+        return ""
+    outputs = plan.shape.columns_of(plan.schema)
+    copied, all_of = [each for each in outputs if each.source], plan.schema.copied_columns
+    renamed = [f"{o.source} as {o.name}" for o in copied if o.source != o.name]
+    masked = [each.source for each in copied if each.mask is not None]
+    constants = [each.name for each in outputs if not each.source]
+    parts = (("renamed", renamed), ("masked", masked), ("constant", constants))
+    told = "".join(f", {word}: {', '.join(names)}" for word, names in parts if names)
+    return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}"
+
+
 def plan_lines(form: Mapping[str, Any]) -> list[str]:
     """Return a plan as lines; estimates have a ~."""
     lines = [
         f"{table['source']} -> {table['sink']}: key ({', '.join(table['key'])}), "
         f"~{table['estimated_rows']:,} rows, ~{table['estimated_splits']:,} splits"
+        + (f"; {table['columns']}" if table["columns"] else "")
         for table in form["tables"]
     ]
     rows = sum(table["estimated_rows"] for table in form["tables"])

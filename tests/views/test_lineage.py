@@ -11,11 +11,20 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.records import StreamState, TablePlan, TableState
 from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.core.table_shape import (
+    Mask,
+    MaskKind,
+    OutputColumn,
+    TableShape,
+    shaped_schema,
+)
 from airflow_cdc_provider.systems.kinds import naming_of
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
+from airflow_cdc_provider.systems.mysql.mysql_sink import ADDED_TYPES
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.views.lineage import (
     MOST_BYTES,
+    CopiedColumn,
     Dataset,
     Field,
     Lineage,
@@ -51,7 +60,7 @@ def test_columns_have_the_servers_types() -> None:
     types = [Field("id", "bigint unsigned"), Field("state", "enum('new','it''s paid')")]
     assert list(table.source.fields) == types
     assert list(table.sink.fields) == types
-    assert table.copied == ("id", "state")
+    assert table.copied == (CopiedColumn("id", "id"), CopiedColumn("state", "state"))
 
 
 def test_a_generated_column_is_told_of_and_not_copied() -> None:
@@ -61,7 +70,25 @@ def test_a_generated_column_is_told_of_and_not_copied() -> None:
     plan = TablePlan.alike(wider, CONSISTENT.plan.sink_table, 0)
     (table,) = told(replace(CONSISTENT, plan=plan)).tables
     assert table.sink.fields[-1] == Field("total", "int")
-    assert table.copied == ("id", "state")
+    assert table.copied == (CopiedColumn("id", "id"), CopiedColumn("state", "state"))
+
+
+def test_columns_are_linked_by_their_names_on_both_sides_and_masks_are_told() -> None:
+    shape = TableShape(
+        columns=(
+            OutputColumn("number", "id"),
+            OutputColumn("state", "state", Mask(MaskKind.NULL)),
+            OutputColumn("region", constant="EU"),
+        )
+    )
+    schema, table_id = CONSISTENT.plan.schema, CONSISTENT.plan.sink_table
+    plan = TablePlan(schema, shaped_schema(schema, table_id, shape, ADDED_TYPES), 0, shape)
+    (table,) = told(replace(CONSISTENT, plan=plan)).tables
+    assert [each.name for each in table.sink.fields] == ["number", "state", "region"]
+    assert table.copied == (
+        CopiedColumn("id", "number"),
+        CopiedColumn("state", "state", is_masked=True),
+    )
 
 
 def test_a_column_that_is_left_out_is_the_sources_alone() -> None:
@@ -70,7 +97,7 @@ def test_a_column_that_is_left_out_is_the_sources_alone() -> None:
     (table,) = told(replace(CONSISTENT, plan=plan)).tables
     assert [each.name for each in table.source.fields] == ["id", "state"]
     assert [each.name for each in table.sink.fields] == ["id"]
-    assert table.copied == ("id",)
+    assert table.copied == (CopiedColumn("id", "id"),)
 
 
 def test_a_table_of_a_change_log_is_its_folder() -> None:

@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
@@ -33,6 +34,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     seconds_of,
 )
 from airflow_cdc_provider.pipeline.file.sections import AnySink, AnySource
+from airflow_cdc_provider.pipeline.file.table_sections import TableSection
 from airflow_cdc_provider.systems.sections.base import Reference as Reference
 from airflow_cdc_provider.systems.sections.base import Section
 
@@ -406,6 +408,12 @@ class PipelineFile(Section):
         '`"shop.orders": {column: created_at}`.',
         examples=[{"shop.orders": {"column": "created_at"}}],
     )
+    tables: dict[Pattern, TableSection] = Field(
+        default_factory=dict,
+        description="How single tables look at the sink where they are not as at the source: "
+        '`"shop.users": {columns: {exclude: [card_no]}}`.',
+        examples=[{"shop.users": {"columns": {"exclude": ["card_no"]}}}],
+    )
     verify: Literal["after_snapshot", "always", "never"] = Field(
         default="after_snapshot",
         description="When a run of `<pipeline>__sync` compares the rows of source and sink, all of "
@@ -436,6 +444,11 @@ class PipelineFile(Section):
     def server_ids(self) -> range:
         """Return the ids of the pipeline's readers, by the file or else derived from its name."""
         return self.source.reader_ids(self.pipeline, self.snapshot.max_connections)
+
+    def shape_of(self, table: TableId) -> TableShape:
+        """Return how a table differs at the sink, apart from its name."""
+        found = self.tables.get(str(table))
+        return SAME_SHAPE if found is None else found.columns.shape
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether the file picks `table` to be copied."""

@@ -107,6 +107,7 @@ def _table_settings(file: PipelineFile) -> Iterator[Found]:
     """Yield table settings whose table is not among the pipeline's."""
     yield from _not_picked(file, file.snapshot.tables, ("snapshot", "tables"))
     yield from _not_picked(file, file.backfill, ("backfill",))
+    yield from _not_picked(file, file.tables, ("tables",))
 
 
 def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterator[Found]:

@@ -142,11 +142,12 @@ def _checked(run: Run) -> CheckReport:
         require_unchanged(run, claimed=claimed, left_out=not_copied)
         require_sink(run, origin.sink, targets.plan_id())
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
-        planned, later = captured.without({*late, *stopped}), captured.only(late)
+        planned, later = captured.without({*late, *stopped, *captured.unfit}), captured.only(late)
         require_separate(run.loaded, planned.plans)
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _stopped(stopped.values())
         found += _waiting(captured.waiting_patterns)
+        found += _unfit(captured)
         found += shared_ids(run)
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += _backfills(run, captured.plans)
@@ -312,6 +313,20 @@ def _waiting(patterns: Iterable[WaitingPattern]) -> Iterator[Finding]:
             "a pattern that fits tables",
             "tables that come and fit it are added; if its name is wrong, none is copied",
             each.fix,
+        )
+
+
+def _unfit(captured: Captured) -> Iterator[Finding]:
+    """Yield a warning for each table of the stream that the file's columns do not fit."""
+    for table, (path, what, fix) in captured.unfit.items():
+        yield Finding(
+            PipelineCode.TABLE_COLUMNS,
+            Level.WARN,
+            str(table),
+            what,
+            "columns that the file's `tables` fits",
+            "it is not looked at here; the stream stops it where that matters, and it alone",
+            f"correct {'.'.join(map(str, path))}: {fix}",
         )
 
 

@@ -2,9 +2,9 @@
 
 A plan says what is copied where, and rows are in the sink by it. What the file may change at any
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
-rows of the plan to be other ones is refused with its line: a route, what becomes of zero dates, and
-until the hand-off the kind of backfill and a table that is not picked any more. `reset` begins one
-table again as the file says now, or makes a new plan.
+rows of the plan to be other ones is refused with its line: a route, a table's columns, what becomes
+of zero dates, and until the hand-off the kind of backfill and a table that is not picked any more.
+`reset` begins one table again as the file says now, or makes a new plan.
 
 Tables that are picked anew, or not any more, are what a run follows (`plan_sync`), unless the
 kind of sink takes no rows beside its stream. A table that appears at the source and fits a pattern
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.records import PlanOrigin
+from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
@@ -45,8 +45,10 @@ def require_unchanged(
     origin = run.store.origin(run.name)
     let_be = {*dropped(run), *run.held.begins, *_to_begin_again(run)}
     kept = sorted(copied for copied in stored if copied[0] not in let_be)
+    plans = [state.plan for state in run.store.tables(run.name) if state.table not in let_be]
     alone = follows_file(run) and len(stored) > 1
     found = list(_routes(run.loaded, kept, origin, alone=alone))
+    found += _shapes(run.loaded, plans, alone=alone)
     found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
         handed_off = run.store.is_handed_off(run.name)
@@ -141,6 +143,18 @@ def _routes(
                 f"or `reset` it with --table {source}: only that is read again" if alone else RESET
             )
             yield path, what, f"{fix}write the former route, {way}; the rows in {sink} stay"
+
+
+def _shapes(loaded: LoadedPipeline, plans: Sequence[TablePlan], *, alone: bool) -> Iterator[Found]:
+    """Yield tables that the file has other columns for than their rows were copied by."""
+    for plan in plans:
+        table = plan.schema.table
+        if loaded.model.shape_of(table).is_same_for(plan.schema, plan.shape):
+            continue
+        path: Path = ("tables", str(table)) if str(table) in loaded.model.tables else ("tables",)
+        what = f"the columns of {table} are others now than those that its rows were copied by"
+        way = f"or `reset` it with --table {table}: only that is read again" if alone else RESET
+        yield path, what, f"write the former columns, {way}"
 
 
 def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:

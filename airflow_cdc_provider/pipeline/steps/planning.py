@@ -164,7 +164,7 @@ def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:
 
 def new_plan(run: Run) -> PlanSummary:
     """Make a new plan in any case: every table will be read again."""
-    captured = captured_tables(run)
+    captured = captured_tables(run, all_anew=True)
     found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation

@@ -43,6 +43,7 @@ from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     captured_tables,
+    require_columns,
     require_keys,
     require_separate,
 )
@@ -126,6 +127,7 @@ def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ..
         raise _not_handed_off(run)
     captured = captured_tables(run)
     begun = pick(captured)
+    require_columns(run, captured, [plan.schema.table for plan in begun])
     _require_copyable(run, captured, begun)
     return captured, begun
 

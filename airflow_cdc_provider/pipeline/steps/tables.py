@@ -7,8 +7,8 @@ fits nothing, two tables with one target) is refused with the file's line and th
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from airflow_cdc_provider.columns.source_port import LOOK_AT_TABLES, Catalogue
@@ -19,7 +19,6 @@ from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.core.table_shape import SAME_SHAPE
 from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
@@ -51,6 +50,8 @@ class Captured:
     names_fold_case: bool
     waiting_patterns: tuple[WaitingPattern, ...] = ()
     """Patterns that wait for tables to come."""
+    unfit: Mapping[TableId, Found] = field(default_factory=dict)
+    """Tables that the file's columns do not fit as they are now; their plans are without them."""
 
     def without(self, tables: Collection[TableId]) -> Captured:
         """Return the same without some tables."""
@@ -69,10 +70,26 @@ class Captured:
         )
 
 
-def captured_tables(run: Run, *, purpose: str = LOOK_AT_TABLES) -> Captured:
-    """Query the source for the pipeline's tables; `purpose` is named in errors."""
+def captured_tables(run: Run, *, purpose: str = LOOK_AT_TABLES, all_anew: bool = False) -> Captured:
+    """Query the source for the pipeline's tables; `purpose` is named in errors.
+
+    Refused if the file's columns do not fit a table, unless the stream has that table and stops it
+    alone: not if `all_anew` are to be planned.
+    """
     with source_of(run).catalogue(purpose=purpose) as catalogue:
-        return tables_of(run.loaded, catalogue, sink_of(run))
+        captured = tables_of(run.loaded, catalogue, sink_of(run))
+    streamed = set()
+    if captured.unfit and not all_anew and run.store.is_handed_off(run.name):
+        streamed = {state.table for state in run.store.tables(run.name)}
+    require_columns(run, captured, captured.unfit.keys() - streamed)
+    return captured
+
+
+def require_columns(run: Run, captured: Captured, tables: Iterable[TableId]) -> None:
+    """Refuse the file if its columns do not fit one of these tables."""
+    unfit = [captured.unfit[table] for table in tables if table in captured.unfit]
+    if unfit:
+        raise run.loaded.refusal(*unfit)
 
 
 def picked_now(run: Run) -> tuple[TableId, ...]:
@@ -108,21 +125,46 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
         raise loaded.refusal(*found)
     schemas = catalogue.schemas([fact.table for fact in base])
     routes = loaded.model.sink.routes
+    planner = _Planner(loaded, sink)
     plans = tuple(
-        TablePlan(
-            schema=schema,
-            target=sink.target_of(
-                schema, sink_table(fact.table, routes, ignore_case=fold), SAME_SHAPE
-            ),
-            estimated_rows=fact.estimated_rows,
-        )
+        planner.plan_of(fact, schema, sink_table(fact.table, routes, ignore_case=fold))
         for fact in base
         if (schema := schemas.get(fact.table)) is not None
     )
     found = [*_reserved_targets(loaded, plans, sink), *_wrong_keys(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
-    return Captured(plans, tuple(facts), catalogue.identity, fold, tuple(waiting))
+    return Captured(plans, tuple(facts), catalogue.identity, fold, tuple(waiting), planner.refused)
+
+
+class _Planner:
+    """Makes the plans of tables, and collects what of the file does not fit their definitions."""
+
+    def __init__(self, loaded: LoadedPipeline, sink: Sink) -> None:
+        self._loaded = loaded
+        self._sink = sink
+        self.refused: dict[TableId, Found] = {}
+
+    def plan_of(self, fact: TableFacts, schema: TableSchema, target: TableId) -> TablePlan:
+        """Return a table's plan; as the source has it, if the file's columns do not fit."""
+        shape, alike = self._loaded.model.shape_of(fact.table), TablePlan.alike
+        if not schema.primary_key:
+            return alike(schema, target, fact.estimated_rows)  # refused for that later
+        if lost := sorted({*shape.left_out} - {column.name for column in schema.columns}):
+            self._refuse(fact.table, f"{fact.table} has no column {lost[0]}", schema)
+            return alike(schema, target, fact.estimated_rows)
+        try:
+            made = self._sink.target_of(schema, target, shape)
+        except ValueError as error:
+            self._refuse(fact.table, str(error), schema)
+            return alike(schema, target, fact.estimated_rows)
+        return TablePlan(schema, made, fact.estimated_rows, shape)
+
+    def _refuse(self, table: TableId, what: str, schema: TableSchema) -> None:
+        """Note what of the file's columns does not fit a table."""
+        names = ", ".join(column.name for column in schema.copied_columns)
+        fix = f"its columns are {names}; computed columns are never copied"
+        self.refused[table] = (("tables", str(table), "columns"), what, fix)
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:

@@ -1,0 +1,130 @@
+"""How tables look at the sink where they are not as at the source: the section `tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
+from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.systems.sections.base import Section
+
+_ColumnName = Annotated[str, Field(min_length=1)]
+_Length = Annotated[int, Field(ge=0)]
+
+
+class MaskSetting(Section):
+    """What is kept of a masked column's values; NULL stays NULL."""
+
+    fixed: str | None = Field(
+        default=None, description="One text for all values.", examples=["***"]
+    )
+    first: _Length | None = Field(
+        default=None, description="The first characters, or bytes of a binary column.", examples=[2]
+    )
+    last: _Length | None = Field(
+        default=None, description="The last characters, or bytes of a binary column.", examples=[4]
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        """Require exactly one kind of mask."""
+        if sum(each is not None for each in (self.fixed, self.first, self.last)) != 1:
+            raise WrongValueError(
+                "a mask is one of fixed, first and last",
+                "write one of them, as {first: 2}, or null to keep nothing",
+            )
+        return self
+
+    @property
+    def mask(self) -> Mask:
+        if self.fixed is not None:
+            return Mask(MaskKind.FIXED, text=self.fixed)
+        if self.first is not None:
+            return Mask(MaskKind.FIRST, length=self.first)
+        return Mask(MaskKind.LAST, length=self.last or 0)
+
+
+class ColumnsSection(Section):
+    """Which columns a table has at the sink; all by their names at the source."""
+
+    include: tuple[_ColumnName, ...] = Field(
+        default=(),
+        description="The only columns that are copied, in the sink's order. Without it all are, "
+        "and columns that are added later.",
+        examples=[["id", "email", "city"]],
+    )
+    exclude: tuple[_ColumnName, ...] = Field(
+        default=(), description="Columns that are not copied.", examples=[["card_no"]]
+    )
+    rename: dict[_ColumnName, _ColumnName] = Field(
+        default_factory=dict,
+        description="Other names at the sink.",
+        examples=[{"email": "mail"}],
+    )
+    mask: dict[_ColumnName, MaskSetting | None] = Field(
+        default_factory=dict,
+        description="Columns of which the sink does not get the values: `{first: 2}`, `{last: 4}`, "
+        '`{fixed: "***"}`, or `null`, by which they are NULL. A column of the key cannot be.',
+        examples=[{"email": {"first": 2}, "birthday": None}],
+    )
+    constants: dict[_ColumnName, int | str] = Field(
+        default_factory=dict,
+        description="Columns that the source does not have, with one value in all rows: a BIGINT "
+        "or a VARCHAR(255).",
+        examples=[{"region": "EU"}],
+    )
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        """Refuse settings of one column that do not go together."""
+        if self.include and self.exclude:
+            raise WrongValueError(
+                "columns are given by include or by exclude, not by both", "write one of them"
+            )
+        for name in {*self.rename, *self.mask}:
+            if name in self.exclude or (self.include and name not in self.include):
+                raise WrongValueError(
+                    f"{name} is renamed or masked, and is not copied",
+                    "take it from rename and mask, or let it be copied",
+                )
+        if twice := sorted(_twice(self.include)):
+            raise WrongValueError(f"{twice[0]} is included twice", "name each column once")
+        return self
+
+    @property
+    def shape(self) -> TableShape:
+        """Return the shape of the table; the same as the source's where nothing is set."""
+        named = dict.fromkeys(self.include or (*self.rename, *self.mask))
+        columns = (
+            *(OutputColumn(self.rename.get(each, each), each, self._mask(each)) for each in named),
+            *(OutputColumn(name, constant=value) for name, value in self.constants.items()),
+        )
+        others = not self.include and bool(columns or self.exclude)
+        return TableShape(columns, others=others, left_out=self.exclude)
+
+    def _mask(self, column: str) -> Mask | None:
+        """Return how a column is masked, None if it is not."""
+        if column not in self.mask:
+            return None
+        setting = self.mask[column]
+        return Mask(MaskKind.NULL) if setting is None else setting.mask
+
+
+class TableSection(Section):
+    """How one table looks at the sink."""
+
+    columns: ColumnsSection = Field(
+        default_factory=ColumnsSection, description="Which columns it has, and what is in them."
+    )
+
+
+def _twice(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names that are there more than once."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            yield name
+        seen.add(name)

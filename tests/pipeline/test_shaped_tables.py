@@ -1,0 +1,216 @@
+"""Tables whose columns are chosen, renamed, masked or added by the pipeline file."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_cdc_provider.core.errors import PipelineFileError, TablesStoppedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.planning import preview
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from airflow_cdc_provider.views.reports import plan_form, plan_lines
+from tests.pipeline.altered_tables import catch_up, change
+from tests.pipeline.conftest import Shop
+from tests.servers.given import SqlServer
+
+PEOPLE = """CREATE TABLE people (
+  id INT UNSIGNED AUTO_INCREMENT PRIMARY KEY, mail VARCHAR(60) NOT NULL, card_no VARBINARY(20),
+  born DATE, city VARCHAR(20) CHARACTER SET latin1 DEFAULT 'Bonn', n INT NOT NULL DEFAULT 0,
+  twice INT AS (n * 2) STORED, UNIQUE KEY of_mail (mail), KEY by_city (city))"""
+ROWS = (
+    "INSERT INTO people (mail, card_no, born, city, n) VALUES "
+    "('änne@x.org', x'00ff', '1970-01-01', 'Köln', 1), ('b@x.org', NULL, NULL, NULL, 2), "
+    "('c@x.org', x'01', '2001-02-03', 'Ulm', 3), ('d@x.org', x'', '2001-02-03', 'Ulm', 4)"
+)
+ALL_BUT = """columns: {exclude: [card_no], rename: {city: town, n: number},
+    mask: {mail: {first: 2}, born: null}, constants: {region: "Süd", part: 7}}"""
+AS_COPIED = (
+    "SELECT id, LEFT(mail, 2), NULL, city, n{more}, 'Süd', 7 FROM people ORDER BY id",
+    "SELECT id, mail, born, town, number{more}, region, part FROM people ORDER BY id",
+)
+CHOSEN = "columns: {include: [n, id, mail], rename: {id: number}, mask: {mail: {fixed: '***'}}}"
+AS_CHOSEN = (
+    "SELECT n, id, '***' FROM people ORDER BY id",
+    "SELECT n, number, mail FROM people ORDER BY number",
+)
+WRITES = (
+    "INSERT INTO people (mail, card_no, n) VALUES ('e@x.org', x'02', 5), ('f@x.org', x'03', 6)",
+    "UPDATE people SET mail = CONCAT('z', mail), n = n + 10 WHERE id IN (1, 2)",
+    "UPDATE people SET id = 50 WHERE id = 3",
+    "UPDATE people SET card_no = x'aa'",
+    "DELETE FROM people WHERE id = 4",
+)
+
+
+def describe(shop: Shop, settings: str) -> None:
+    """Say in the file how the people look at the sink."""
+    text = shop.path.read_text().split("tables:\n")[0]
+    shop.path.write_text(f'{text}tables:\n  "{shop.database}.people":\n    {settings}\n')
+
+
+def is_as(shop: Shop, queries: tuple[str, str], more: str = "") -> bool:
+    at_source, at_sink = (query.format(more=more) for query in queries)
+    return shop.sink_rows(at_sink) == list(shop.source.execute(at_source, database=shop.database))
+
+
+class Shaped:
+    @pytest.fixture(autouse=True)
+    def people(self, shop: Shop) -> None:
+        shop.at_source(PEOPLE)
+        shop.at_source(ROWS)
+
+    def test_columns_are_left_out_renamed_masked_and_added_from_the_first_row_on(
+        self, shop: Shop
+    ) -> None:
+        describe(shop, ALL_BUT)
+        assert not check(shop.run()).blocks
+        form = plan_form(preview(shop.run()), shop.run().model)
+        told = (
+            "5 of 6 columns, renamed: city as town, n as number, masked: mail, born, "
+            "constant: region, part"
+        )
+        assert sum(line.endswith(told) for line in plan_lines(form)) == 1
+        catch_up(shop)
+        assert is_as(shop, AS_COPIED)
+        change(shop, "people", WRITES)
+        catch_up(shop)
+        assert is_as(shop, AS_COPIED)
+        assert shop.sink_rows("SELECT twice = number * 2 FROM people WHERE id = 1") == [(1,)]
+        keys = {row[2] for row in shop.sink_rows("SHOW INDEX FROM people")}
+        assert keys == {"PRIMARY", "by_city"}
+
+    def test_a_new_column_comes_with_the_others_and_a_changed_one_under_its_name(
+        self, shop: Shop
+    ) -> None:
+        describe(shop, ALL_BUT)
+        catch_up(shop)
+        change(
+            shop,
+            "people",
+            [
+                "ALTER TABLE people ADD COLUMN more VARCHAR(9) NOT NULL DEFAULT 'x' AFTER id",
+                "ALTER TABLE people MODIFY COLUMN city VARCHAR(40) CHARACTER SET latin1",
+                "UPDATE people SET more = 'y', city = REPEAT('c', 40) WHERE id = 2",
+                "ALTER TABLE people DROP COLUMN card_no",
+                *(
+                    write.replace(", card_no", "").replace(", x'02'", "").replace(", x'03'", "")
+                    for write in WRITES
+                    if "x'aa'" not in write
+                ),
+            ],
+        )
+        run = catch_up(shop)
+        assert is_as(shop, AS_COPIED, ", more")
+        assert run.store.requests(run.name) == ()
+        catch_up(shop)  # with a file that still leaves out what is gone
+
+    def test_only_chosen_columns_are_copied_and_new_ones_are_not(self, shop: Shop) -> None:
+        describe(shop, CHOSEN)
+        catch_up(shop)
+        change(shop, "people", ["ALTER TABLE people ADD COLUMN more INT", *WRITES])
+        catch_up(shop)
+        assert is_as(shop, AS_CHOSEN)
+        assert [row[0] for row in shop.sink_rows("SHOW COLUMNS FROM people")] == [
+            "n",
+            "number",
+            "mail",
+        ]
+
+    def test_rows_are_read_again_as_the_sink_has_them(self, shop: Shop) -> None:
+        describe(shop, CHOSEN)
+        catch_up(shop)
+        for statement in (
+            "UPDATE people SET mail = 'wrong', n = 0",
+            "DELETE FROM people WHERE number = 2",
+            "INSERT INTO people VALUES (3, 999, 'not at the source')",
+        ):
+            shop.sink.execute(statement, database=shop.target)
+        name = f"{shop.database}.people"
+        run = shop.run()
+        ask_resync(run, resync_scope(run, [name], from_key="3", to_key=None), request_id="part")
+        change(shop, "people", WRITES[:2])
+        catch_up(shop)
+        assert shop.sink_rows("SELECT n FROM people WHERE number > 900") == []
+        assert shop.sink_rows("SELECT number FROM people WHERE mail = 'wrong'") == []
+        ask_resync(run, resync_scope(run, [name]), request_id="rest")
+        run = catch_up(shop)
+        assert {each.status for each in run.store.requests(run.name)} == {RequestStatus.DONE}
+        assert is_as(shop, AS_CHOSEN)
+
+    def test_other_columns_than_the_rows_were_copied_by_are_refused_until_a_reset(
+        self, shop: Shop
+    ) -> None:
+        describe(shop, CHOSEN)
+        catch_up(shop)
+        describe(shop, ALL_BUT)
+        with pytest.raises(PipelineFileError, match="others now than those that its rows were"):
+            catch_up(shop)
+        shop.sink.execute("DROP TABLE people", database=shop.target)
+        reset_tables(shop.run(), [TableId(shop.database, "people")])
+        catch_up(shop)
+        assert is_as(shop, AS_COPIED)
+
+    @pytest.mark.parametrize(
+        ("settings", "why"),
+        [
+            ("columns: {exclude: [card]}", "people has no column card"),
+            ("columns: {include: [id, nobody]}", "has no column nobody that is copied"),
+            ("columns: {include: [mail]}", "id of .*people is in its key"),
+            ("columns: {mask: {id: null}}", "id of .*people is in its key"),
+            ("columns: {mask: {n: {first: 1}}}", "n of .* is neither text nor binary"),
+            ("columns: {rename: {city: MAIL}}", "two columns MAIL"),
+            ("columns: {constants: {twice: 1}}", "two columns twice"),
+            ("columns: {exclude: [n], include: [id]}", "not by both"),
+            ("columns: {exclude: [n], mask: {n: null}}", "n is renamed or masked, and is not"),
+            ("columns: {mask: {mail: {first: 1, last: 2}}}", "a mask is one of"),
+        ],
+    )
+    def test_columns_that_do_not_fit_the_table_are_refused_with_their_line(
+        self, shop: Shop, settings: str, why: str
+    ) -> None:
+        describe(shop, settings)
+        with pytest.raises(PipelineFileError, match=why) as refused:
+            check(shop.run())
+        assert f'tables["{shop.database}.people"].columns' in refused.value.what
+        assert "shop.yaml:line 10" in refused.value.what
+
+    def test_a_masked_column_that_is_renamed_stops_its_table_alone(self, shop: Shop) -> None:
+        describe(shop, ALL_BUT)
+        catch_up(shop)
+        change(
+            shop,
+            "people",
+            [
+                "ALTER TABLE people CHANGE COLUMN mail address VARCHAR(60) NOT NULL",
+                "UPDATE people SET address = CONCAT('secret', id)",
+            ],
+        )
+        shop.at_source("INSERT INTO orders VALUES (9, 'nine', 90)")
+        with pytest.raises(TablesStoppedError, match="names its columns mail, which are gone"):
+            catch_up(shop)
+        assert shop.sink_rows("SELECT COUNT(*) FROM people WHERE mail LIKE 's%'") == [(0,)]
+        assert shop.sink_rows("SELECT note FROM orders WHERE id = 9") == [("nine",)]
+        describe(shop, ALL_BUT.replace("mail", "address"))
+        shop.sink.execute("DROP TABLE people", database=shop.target)
+        reset_tables(shop.run(), [TableId(shop.database, "people")])
+        catch_up(shop)
+        assert shop.sink_rows("SELECT DISTINCT address FROM people") == [("se",)]
+
+
+class TestMySql(Shaped):
+    pass
+
+
+class TestFromMariaDb(Shaped):
+    @pytest.fixture
+    def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+
+class TestToMariaDb(Shaped):
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
