@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -22,30 +21,13 @@ import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, numbers_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.filtering import true_in
 from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.row_filters import (
-    AllOf,
-    AnyOf,
-    Comparator,
-    Comparison,
-    IsNull,
-    Literal,
-    Not,
-    RowFilter,
-)
+from airflow_cdc_provider.core.row_filters import RowFilter
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn
-
-_COMPARED = {
-    Comparator.EQUAL: pc.equal,
-    Comparator.UNEQUAL: pc.not_equal,
-    Comparator.LESS: pc.less,
-    Comparator.AT_MOST: pc.less_equal,
-    Comparator.GREATER: pc.greater,
-    Comparator.AT_LEAST: pc.greater_equal,
-}
 
 
 def shaped_rows(rows: SplitRows, plan: TablePlan) -> SplitRows:
@@ -54,7 +36,7 @@ def shaped_rows(rows: SplitRows, plan: TablePlan) -> SplitRows:
         return rows
     where = plan.shape.where
     batches = [
-        _output(each if where is None else each.filter(_true_in(where, each)), plan)
+        _output(each if where is None else each.filter(true_in(where, each)), plan)
         for each in rows.batches()
     ]
     return ArrowRows(pa.Table.from_batches(batches, shaped_columns(rows.schema, plan)))
@@ -170,39 +152,11 @@ def _masked(values: pa.Array, mask: Mask) -> pa.Array:
 # --- filters ---------------------------------------------------------------------------------
 
 
-def _true_in(condition: RowFilter, rows: pa.RecordBatch) -> pa.Array:
-    """Return for which rows a condition is true; unknown is not true."""
-    return _judged(condition, rows).fill_null(False)  # noqa: FBT003 - Arrow's own signature
-
-
-def _judged(condition: RowFilter, rows: pa.RecordBatch) -> pa.Array:
-    """Return for each row whether a condition is true, false, or NULL for unknown."""
-    match condition:
-        case Comparison():
-            values = rows.column(condition.column)
-            return _COMPARED[condition.comparator](values, _literal(condition.value, values.type))
-        case IsNull():
-            return pc.is_null(rows.column(condition.column))
-        case Not():
-            return pc.invert(_judged(condition.condition, rows))
-        case AllOf():
-            return reduce(pc.and_kleene, [_judged(each, rows) for each in condition.conditions])
-        case AnyOf():
-            return reduce(pc.or_kleene, [_judged(each, rows) for each in condition.conditions])
-
-
-def _literal(value: Literal, kind: pa.DataType) -> pa.Scalar:
-    """Return a value to compare a column with, whole numbers in the widest of their kind."""
-    if isinstance(value, int):
-        return pa.scalar(value, pa.uint64() if value > np.iinfo(np.int64).max else pa.int64())
-    return pa.scalar(value).cast(kind)
-
-
 def _filtered(changes: TableChanges, condition: RowFilter) -> TableChanges:
     """Return what changes do to the rows for which a condition is true."""
     op = as_numpy(changes.op)
-    was = as_numpy(_true_in(condition, changes.before)) & (op != Op.INSERT)
-    is_now = as_numpy(_true_in(condition, changes.after)) & (op != Op.DELETE)
+    was = as_numpy(true_in(condition, changes.before)) & (op != Op.INSERT)
+    is_now = as_numpy(true_in(condition, changes.after)) & (op != Op.DELETE)
     kinds = np.where(was, np.where(is_now, Op.UPDATE, Op.DELETE), Op.INSERT).astype(np.int8)
     stays = was | is_now
     if not stays.all():

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-Literal = int | str | bytes
+Literal = int | Decimal | str | bytes
 """What a column is compared with; its values must be of the same kind."""
 
 
@@ -33,6 +34,17 @@ class Comparison:
     column: str
     comparator: Comparator
     value: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """A text matched letter by letter: unknown where the column is NULL.
+
+    `%` is any text, `_` one letter; behind a backslash each is itself.
+    """
+
+    column: str
+    pattern: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +75,13 @@ class AnyOf:
     conditions: tuple[RowFilter, ...]
 
 
-RowFilter = Comparison | IsNull | Not | AllOf | AnyOf
+RowFilter = Comparison | Like | IsNull | Not | AllOf | AnyOf
 
 
 def columns_in(condition: RowFilter) -> Iterator[str]:
     """Yield the columns that a condition speaks of, some maybe more than once."""
     match condition:
-        case Comparison() | IsNull():
+        case Comparison() | Like() | IsNull():
             yield condition.column
         case Not():
             yield from columns_in(condition.condition)
@@ -82,9 +94,9 @@ def filter_to_json(condition: RowFilter) -> Sequence[Any]:
     """Return a condition as JSON: a list that begins with its operator."""
     match condition:
         case Comparison():
-            value = condition.value
-            stored = {"hex": value.hex()} if isinstance(value, bytes) else value
-            return [condition.comparator.value, condition.column, stored]
+            return [condition.comparator.value, condition.column, _stored(condition.value)]
+        case Like():
+            return ["like", condition.column, condition.pattern]
         case IsNull():
             return ["null", condition.column]
         case Not():
@@ -100,6 +112,8 @@ def filter_from_json(form: Sequence[Any]) -> RowFilter:
     match operator:
         case "null":
             return IsNull(*parts)
+        case "like":
+            return Like(*parts)
         case "not":
             return Not(filter_from_json(parts[0]))
         case "all":
@@ -108,5 +122,19 @@ def filter_from_json(form: Sequence[Any]) -> RowFilter:
             return AnyOf(tuple(map(filter_from_json, parts)))
         case _:
             column, value = parts
-            literal = bytes.fromhex(value["hex"]) if isinstance(value, Mapping) else value
-            return Comparison(column, Comparator(operator), literal)
+            return Comparison(column, Comparator(operator), _read(value))
+
+
+def _stored(value: Literal) -> Any:
+    """Return a value as JSON."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    return {"number": str(value)} if isinstance(value, Decimal) else value
+
+
+def _read(form: Any) -> Literal:
+    """Read a value from its JSON."""
+    if not isinstance(form, Mapping):
+        value: Literal = form
+        return value
+    return bytes.fromhex(form["hex"]) if "hex" in form else Decimal(form["number"])

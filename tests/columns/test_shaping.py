@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.row_filters import (
     Comparator,
     Comparison,
     IsNull,
+    Like,
     Not,
     RowFilter,
 )
@@ -222,6 +223,9 @@ def is_true(condition: RowFilter, row: Row) -> bool | None:
     match condition:
         case IsNull():
             return named[condition.column] is None
+        case Like():
+            text = named[condition.column]
+            return None if text is None else text.startswith(condition.pattern.rstrip("%"))
         case Not():
             inner = is_true(condition.condition, row)
             return None if inner is None else not inner
@@ -249,9 +253,9 @@ def is_true(condition: RowFilter, row: Row) -> bool | None:
 def any_filter(chance: random.Random, depth: int = 3) -> RowFilter:
     kind = chance.randrange(5) if depth else chance.randrange(2)
     if kind == 0:
-        return IsNull(chance.choice(("region", "size")))
+        return chance.choice((IsNull("region"), IsNull("size"), Like("region", "E%")))
     if kind == 1:
-        column, value = chance.choice((("region", "EU"), ("size", 2), ("size", 1 << 40)))
+        column, value = chance.choice((("region", "EU"), ("size", 2), ("size", 1 << 14)))
         return Comparison(column, chance.choice(list(Comparator)), value)
     if kind == 2:
         return Not(any_filter(chance, depth - 1))

@@ -63,8 +63,9 @@ def loaded(tables: str, route: str = "", settings: str = "") -> LoadedPipeline:
 def captured(server: SqlServer, file: LoadedPipeline) -> Captured:
     endpoint = Endpoint.parse(server.dsn())
     sink = open_sink("mysql", endpoint, Owner(PipelineName("p"), 0))
-    with open_source(endpoint).catalogue() as catalogue:
-        return tables_of(file, catalogue, sink)
+    source = open_source(endpoint)
+    with source.catalogue() as catalogue:
+        return tables_of(file, source, catalogue, sink)
 
 
 def found(

@@ -448,7 +448,7 @@ class PipelineFile(Section):
     def shape_of(self, table: TableId) -> TableShape:
         """Return how a table differs at the sink, apart from its name."""
         found = self.tables.get(str(table))
-        return SAME_SHAPE if found is None else found.columns.shape
+        return SAME_SHAPE if found is None else found.shape
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether the file picks `table` to be copied."""

@@ -61,8 +61,8 @@ does it: its rows at the sink stay. Until the hand-off, or if the file picks non
 tables, it is refused with its line |
 | `sink.route` of a copied table | refused with its line, what it was and what it is, until \
 `reset --table` is called for it: it alone is read again, into the new table |
-| `tables` of a copied table: its columns | refused with its line until `reset --table` is called \
-for it: it alone is read again, by the columns as the file has them then |
+| `tables` of a copied table: its rows and columns | refused with its line until `reset --table` \
+is called for it: it alone is read again, as the file says then |
 | `source.zero_dates`; until the hand-off `snapshot.backfill` | refused with its line |
 | the server behind `sink` | refused, unless the new one's ledger holds the plan, as a replica's \
 does |

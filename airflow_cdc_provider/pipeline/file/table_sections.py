@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Self
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from airflow_cdc_provider.core.filter_text import parse_filter
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.sections.base import Section
 
 _ColumnName = Annotated[str, Field(min_length=1)]
 _Length = Annotated[int, Field(ge=0)]
+
+
+def _condition(value: Any) -> Any:
+    """Check which rows are copied."""
+    if not isinstance(value, str):
+        return value
+    try:
+        parse_filter(value)
+    except ValueError as error:
+        raise WrongValueError(str(error), "write it as region = 'EU' AND size >= 10") from None
+    return value
+
+
+RowCondition = Annotated[str, BeforeValidator(_condition)]
 
 
 class MaskSetting(Section):
@@ -116,9 +132,22 @@ class ColumnsSection(Section):
 class TableSection(Section):
     """How one table looks at the sink."""
 
+    where: RowCondition | None = Field(
+        default=None,
+        description="Which rows are copied: comparisons of columns with values, `=` `<>` `<` `<=` "
+        "`>` `>=`, `IN`, `BETWEEN`, `LIKE`, `IS NULL`, joined by `AND`, `OR`, `NOT`.",
+        examples=["region = 'EU' AND size >= 10"],
+    )
     columns: ColumnsSection = Field(
         default_factory=ColumnsSection, description="Which columns it has, and what is in them."
     )
+
+    @property
+    def shape(self) -> TableShape:
+        """Return the shape of the table; the same as the source's where nothing is set."""
+        return replace(
+            self.columns.shape, where=None if self.where is None else parse_filter(self.where)
+        )
 
 
 def _twice(names: Iterable[str]) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 A plan says what is copied where, and rows are in the sink by it. What the file may change at any
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
-rows of the plan to be other ones is refused with its line: a route, a table's columns, what becomes
-of zero dates, and until the hand-off the kind of backfill and a table that is not picked any more.
-`reset` begins one table again as the file says now, or makes a new plan.
+rows of the plan to be other ones is refused with its line: a route, a table's rows and columns,
+what becomes of zero dates, and until the hand-off the kind of backfill and a table that is not
+picked any more. `reset` begins one table again as the file says now, or makes a new plan.
 
 Tables that are picked anew, or not any more, are what a run follows (`plan_sync`), unless the
 kind of sink takes no rows beside its stream. A table that appears at the source and fits a pattern
@@ -152,9 +152,9 @@ def _shapes(loaded: LoadedPipeline, plans: Sequence[TablePlan], *, alone: bool) 
         if loaded.model.shape_of(table).is_same_for(plan.schema, plan.shape):
             continue
         path: Path = ("tables", str(table)) if str(table) in loaded.model.tables else ("tables",)
-        what = f"the columns of {table} are others now than those that its rows were copied by"
+        what = f"the rows and columns of {table} are others now than those that were copied"
         way = f"or `reset` it with --table {table}: only that is read again" if alone else RESET
-        yield path, what, f"write the former columns, {way}"
+        yield path, what, f"write what was there before, {way}"
 
 
 def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:

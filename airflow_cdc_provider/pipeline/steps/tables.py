@@ -11,10 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from airflow_cdc_provider.columns.source_port import LOOK_AT_TABLES, Catalogue
+from airflow_cdc_provider.columns.source_port import (
+    LOOK_AT_TABLES,
+    Catalogue,
+    LogReading,
+    Source,
+)
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_filters import RowFilter
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.core.table_picks import exclude_line
@@ -76,8 +82,9 @@ def captured_tables(run: Run, *, purpose: str = LOOK_AT_TABLES, all_anew: bool =
     Refused if the file's columns do not fit a table, unless the stream has that table and stops it
     alone: not if `all_anew` are to be planned.
     """
-    with source_of(run).catalogue(purpose=purpose) as catalogue:
-        captured = tables_of(run.loaded, catalogue, sink_of(run))
+    source = source_of(run)
+    with source.catalogue(purpose=purpose) as catalogue:
+        captured = tables_of(run.loaded, source, catalogue, sink_of(run))
     streamed = set()
     if captured.unfit and not all_anew and run.store.is_handed_off(run.name):
         streamed = {state.table for state in run.store.tables(run.name)}
@@ -100,12 +107,15 @@ def picked_now(run: Run) -> tuple[TableId, ...]:
     return tuple(fact.table for fact in facts if fact.kind is TableKind.BASE)
 
 
-def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captured:
-    """Return the tables that the file picks, with plans; refuse the file if it is wrong."""
-    source, fold = loaded.model.source, catalogue.names_fold_case
-    facts = catalogue.picked(source.patterns, source.excluded)
+def tables_of(loaded: LoadedPipeline, source: Source, catalogue: Catalogue, sink: Sink) -> Captured:
+    """Return the tables that the file picks, with plans; refuse the file if it is wrong.
+
+    `catalogue` is the source's, open.
+    """
+    section, fold = loaded.model.source, catalogue.names_fold_case
+    facts = catalogue.picked(section.patterns, section.excluded)
     base = [fact for fact in facts if fact.kind is TableKind.BASE]
-    reserved = list(_reserved_patterns(source.patterns, catalogue))
+    reserved = list(_reserved_patterns(section.patterns, catalogue))
     if reserved:
         raise loaded.refusal(*reserved)
 
@@ -115,17 +125,17 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
         return [str(fact.table) for fact in every]
 
     unmatched = [
-        *_unmatched_patterns(source.patterns, facts, base, fold=fold, names=names),
+        *_unmatched_patterns(section.patterns, facts, base, fold=fold, names=names),
         *_unmatched_routes(loaded, base, fold=fold),
     ]
-    may_wait = bool(base) and source.new_tables == "add" and sink.abilities.joins
+    may_wait = bool(base) and section.new_tables == "add" and sink.abilities.joins
     waiting = [one for one in unmatched if isinstance(one, WaitingPattern)] if may_wait else []
     found = [_as_found(loaded, one) for one in unmatched if one not in waiting]
     if found:
         raise loaded.refusal(*found)
     schemas = catalogue.schemas([fact.table for fact in base])
     routes = loaded.model.sink.routes
-    planner = _Planner(loaded, sink)
+    planner = _Planner(loaded, source, sink)
     plans = tuple(
         planner.plan_of(fact, schema, sink_table(fact.table, routes, ignore_case=fold))
         for fact in base
@@ -140,8 +150,9 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
 class _Planner:
     """Makes the plans of tables, and collects what of the file does not fit their definitions."""
 
-    def __init__(self, loaded: LoadedPipeline, sink: Sink) -> None:
+    def __init__(self, loaded: LoadedPipeline, source: Source, sink: Sink) -> None:
         self._loaded = loaded
+        self._source = source
         self._sink = sink
         self.refused: dict[TableId, Found] = {}
 
@@ -155,16 +166,29 @@ class _Planner:
             return alike(schema, target, fact.estimated_rows)
         try:
             made = self._sink.target_of(schema, target, shape)
+            self._require_judgeable(shape.where, schema)
         except ValueError as error:
             self._refuse(fact.table, str(error), schema)
             return alike(schema, target, fact.estimated_rows)
         return TablePlan(schema, made, fact.estimated_rows, shape)
 
+    def _require_judgeable(self, where: RowFilter | None, schema: TableSchema) -> None:
+        """Refuse a condition on rows that cannot be judged; `ValueError` names the column."""
+        if where is None:
+            return
+        from airflow_cdc_provider.columns.filtering import (  # noqa: PLC0415 - loads Arrow
+            require_judgeable,
+        )
+
+        reading = LogReading({schema.table: schema}, 0, options=self._loaded.model.source_options)
+        columns = self._source.change_columns(reading)[schema.table]
+        require_judgeable(where, schema, columns)
+
     def _refuse(self, table: TableId, what: str, schema: TableSchema) -> None:
         """Note what of the file's columns does not fit a table."""
         names = ", ".join(column.name for column in schema.copied_columns)
         fix = f"its columns are {names}; computed columns are never copied"
-        self.refused[table] = (("tables", str(table), "columns"), what, fix)
+        self.refused[table] = (("tables", str(table)), what, fix)
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:
