@@ -70,6 +70,55 @@ def test_a_log_is_begun_anew_by_reset_and_kept_by_drop(
 
 
 @pytest.mark.timeout(600)
+def test_a_log_holds_the_rows_and_columns_that_the_file_says(
+    mysql_server: SqlServer, mysql_database: str, tmp_path: Path
+) -> None:
+    table = f"{mysql_database}.t"
+    mysql_server.execute(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, mail VARCHAR(20), pin CHAR(4), n INT)"
+    )
+    mysql_server.execute(
+        f"INSERT INTO {table} VALUES (1, 'ann@x', 'p1', 1), (2, 'bob@x', 'p2', 2), (3, 'c', 'p', 3)"
+    )
+    run = CommandLine(tmp_path, mysql_server.dsn(), table, form="json")
+    plain = run.file.read_text().replace("spark: {always: true, ", "spark: {")
+    settings = "{where: 'n < 3', columns: {exclude: [pin], mask: {mail: {first: 1}}}}"
+    shaped = f'{plain}tables: {{"{table}": {settings}}}\n'
+    run.file.write_text(shaped.replace("type: changelog,", "type: changelog, include_query: true,"))
+    code, told = run("check")
+    assert code != 0
+    assert "the sink gets the texts of statements too" in told
+    run.file.write_text(shaped)
+    assert run("run", "--until", "caught-up")[0] == 0
+    for statement in (
+        "UPDATE {} SET n = n + 1, mail = CONCAT('z', mail)",
+        "UPDATE {} SET pin = 'gone' WHERE id = 1",
+        "UPDATE {} SET n = 0 WHERE id = 3",
+        "DELETE FROM {} WHERE id IN (1, 2)",
+    ):
+        mysql_server.execute(statement.format(table))
+    assert run("run", "--until", "caught-up")[0] == 0
+    files = sealed_files(run.log, table)
+    told_of = [(each["op"], each["before"], each["after"]) for each in events(files)]
+
+    def row(key: int, mail: str, n: int) -> Event:
+        return {"id": key, "mail": mail, "n": n}
+
+    assert told_of == [
+        ("r", None, row(1, "a", 1)),
+        ("r", None, row(2, "b", 2)),
+        ("u", row(1, "a", 1), row(1, "z", 2)),
+        ("d", row(2, "b", 2), None),
+        ("u", row(1, "z", 2), row(1, "z", 2)),
+        ("c", None, row(3, "z", 0)),
+        ("d", row(1, "z", 2), None),
+    ]
+    counted = [each for each in events(marker_files(run.log)) if each["status"] == "END"]
+    assert [each["event_count"] for each in counted] == [2, 1, 1, 1]
+    assert "ann@x" not in "".join(file.read_text() for file in run.log.rglob("*.json*"))
+
+
+@pytest.mark.timeout(600)
 def test_statements_may_be_asked_for_and_not_between_runs(
     mariadb_server: SqlServer, mariadb_database: str, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _exactly_once(file)
     yield from _table_settings(file)
     yield from _backfills(file)
+    yield from _nothing_shown(file)
     yield from _spark_settings(file)
     if file.stream.writers > 1 and file.stream.apply != "merged":
         yield (
@@ -108,6 +109,17 @@ def _table_settings(file: PipelineFile) -> Iterator[Found]:
     yield from _not_picked(file, file.snapshot.tables, ("snapshot", "tables"))
     yield from _not_picked(file, file.backfill, ("backfill",))
     yield from _not_picked(file, file.tables, ("tables",))
+
+
+def _nothing_shown(file: PipelineFile) -> Iterator[Found]:
+    """Yield tables of which a statement's text would show what the sink is not to have."""
+    for name, table in file.tables.items():
+        if file.sink.tells_statements and not table.shape.is_identity:
+            yield (
+                ("tables", name),
+                "the sink gets the texts of statements too, with the values that are left out here",
+                "leave include_query out, or copy the table as it is",
+            )
 
 
 def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterator[Found]:

@@ -90,6 +90,11 @@ class ChangelogSinkSection(SinkSection, LogFolder):
         return "path"
 
     @property
+    def tells_statements(self) -> bool:
+        """Tell whether the sink gets the texts of statements, with all values in them."""
+        return self.include_query
+
+    @property
     def address(self) -> str:
         """Return the URL of the folder, with how its files are written."""
         of_debezium = self.types == "debezium"

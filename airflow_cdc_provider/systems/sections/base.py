@@ -136,6 +136,11 @@ class SinkSection(Section):
     )
 
     @property
+    def tells_statements(self) -> bool:
+        """Tell whether the sink gets the texts of statements, with all values in them."""
+        return False
+
+    @property
     def abilities(self) -> SinkAbilities:
         """Return what this type of sink can do."""
         return abilities_of(self.type)
