@@ -6,7 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.columns.verify_port import Hashes, Part, Rows, ShownValue, Sum, TablePair
+from airflow_cdc_provider.columns.verify_port import (
+    BY_COLUMNS,
+    SHOWN_CHARACTERS,
+    ColumnsRead,
+    Hashes,
+    Part,
+    Rows,
+    ShownValue,
+    Sum,
+    TablePair,
+)
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     CdcError,
@@ -20,13 +30,14 @@ from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     chosen_predicate,
-    literal,
+    one_of,
     range_predicate,
 )
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
-from airflow_cdc_provider.systems.mysql.verify.verify_text import SHOWN, RowText, row_texts
+from airflow_cdc_provider.systems.mysql.verify.columns_side import MySqlColumnsSide
+from airflow_cdc_provider.systems.mysql.verify.verify_text import RowText, row_texts
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -131,12 +142,7 @@ class MySqlTableSide:
 
     def _one_of(self, keys: Sequence[Key]) -> str:
         """Return the condition that a key is one of these."""
-        # MariaDB finds no index range for (a, b) IN (...)
-        equal = (
-            " AND ".join(f"{c} = {literal(p)}" for c, p in zip(self.text.key, key, strict=True))
-            for key in map(self.text.key_asked, keys)
-        )
-        return " OR ".join(f"({condition})" for condition in equal)
+        return one_of(self.text.key, [self.text.key_asked(key) for key in keys])
 
     @property
     def _bucket(self) -> str:
@@ -176,9 +182,9 @@ class MySqlVerifySide:
     role: Role
 
     @property
-    def digest(self) -> str:
-        """Return the name of the hash that this side makes of a row."""
-        return "SHA-256 of the text that servers of MySQL's protocol make of a row"
+    def digests(self) -> tuple[str, ...]:
+        """Return the names of the hashes that there are of this side's rows."""
+        return ("SHA-256 of the text that servers of MySQL's protocol make of a row", BY_COLUMNS)
 
     def close(self) -> None:
         self.connection.close()
@@ -195,7 +201,13 @@ class MySqlVerifySide:
         key = pair.source.primary_key
         return MySqlTableSide(self.connection, own.table, key, text, self.role)
 
+    def columns_of(self, own: ColumnsRead, other: ColumnsRead) -> MySqlColumnsSide:
+        """Return this side's table of a pair, to be read as columns."""
+        return MySqlColumnsSide(self.connection, own, other, self.role)
+
 
 def _cut(text: str | None) -> str | None:
     """Return a long value cut for people to read."""
-    return text if text is None or len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return (
+        text if text is None or len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+    )
