@@ -18,7 +18,6 @@ from tests.servers.given import SqlServer
 from tests.systems.mysql.sessions import sink, source
 from tests.systems.mysql.verify import FROM_MARIADB, MYSQL, TO_MARIADB, Pair
 
-
 DIGESTS = pytest.mark.parametrize(
     "by_columns", [False, True], ids=["the servers' digest", "by columns"]
 )
