@@ -74,7 +74,9 @@ def test_both_digests_agree_on_every_type(
     for row, values in enumerate(([v for _, v, _ in COLUMNS.values()], ["NULL"] * len(COLUMNS))):
         pair.both(f"INSERT INTO {{}} (id, {names}) VALUES ({row}, {', '.join(values)})")
     for row in range(2, 2 + len(COLUMNS)):
-        pair.both(f"INSERT INTO {{0}} (id, {names}) SELECT {row}, {names} FROM {{0}} x WHERE id = 0")
+        pair.both(
+            f"INSERT INTO {{0}} (id, {names}) SELECT {row}, {names} FROM {{0}} x WHERE id = 0"
+        )
     assert verdicts(pair) == ({}, {})
 
     planted = {}
