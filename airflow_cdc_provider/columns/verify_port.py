@@ -94,12 +94,6 @@ class TableSide(Protocol):
     def sum_of(self, keys: KeyRange) -> Sum:
         """Return the checksum of the rows in a range."""
 
-    def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
-        """Count the rows of a range, or the chosen ones, up to `most`."""
-
-    def require(self, condition: Condition) -> None:
-        """Refuse a condition that this side cannot evaluate; the condition is parsed, not run."""
-
     def bucket_sums(self) -> Mapping[int, Sum]:
         """Return the checksums of the whole table by buckets of its key, in one pass."""
 
@@ -114,6 +108,16 @@ class TableSide(Protocol):
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
         """Return the key of the row at a place in a range, counted from 0; None behind the end."""
+
+
+class RowCounts(Protocol):
+    """One table on one side, whose rows are counted."""
+
+    def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
+        """Count the rows of a range, or the chosen ones, up to `most`."""
+
+    def require(self, condition: Condition) -> None:
+        """Refuse a condition that this side cannot evaluate; the condition is parsed, not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,9 @@ class VerifySide(Protocol):
 
     def definition(self, table: TableId) -> TableSchema | None:
         """Return a table's definition; None if it does not exist or the account cannot see it."""
+
+    def counts(self, table: TableSchema, key: tuple[str, ...]) -> RowCounts:
+        """Return a table of this side, to count its rows by ranges of a key."""
 
     def table(self, pair: TablePair) -> TableSide:
         """Return this side of a table, to be compared by a digest of its own."""

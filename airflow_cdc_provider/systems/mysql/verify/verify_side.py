@@ -47,30 +47,20 @@ _KEYS_A_QUERY = 500
 
 
 @dataclass(frozen=True, slots=True)
-class MySqlTableSide:
-    """One table on one server, for a comparison with its copy."""
+class MySqlRowCounts:
+    """One table on one server, whose rows are counted by ranges of its primary key."""
 
     connection: ServerConnection
     table: TableId
     key: tuple[str, ...]
-    text: RowText
     role: Role
-
-    def sum_of(self, keys: KeyRange) -> Sum:
-        """Return the number of rows in a range of keys, and the sum of their hashes."""
-        # rows whose text the server could not make would vanish from the sum
-        rows, made, number, size = self._ask(
-            f"SELECT COUNT(*), {self._made}, BIT_XOR({self.text.number}), SUM({self.text.size}) "
-            f"{self._rows(range_predicate(self.key, keys))}"
-        )[0]
-        self._all_made(rows, made)
-        return Sum(int(rows), int(number), int(size or 0))
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
         """Return the number of rows in a range of keys, or of the chosen ones, at most `most`."""
-        rows = self._rows(range_predicate(self.key, keys))
+        inside = range_predicate(self.key, keys)
+        rows = f"FROM {quote_table(self.table)} FORCE INDEX (PRIMARY) WHERE {inside}"
         if chosen is not None:
-            inside = f"{range_predicate(self.key, keys)} AND {chosen_predicate(chosen)}"
+            inside = f"{inside} AND {chosen_predicate(chosen)}"
             rows = f"FROM {quote_table(self.table)} WHERE {inside}"
         some = f"SELECT 1 {rows} LIMIT {most}"
         return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
@@ -89,6 +79,31 @@ class MySqlTableSide:
                 risk=NOTHING_CHANGED,
                 remedy="write a condition that both servers know, on columns that both have",
             ) from error
+
+    def _ask(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        """Run a query on the side's server."""
+        return query(self.connection, statement, role=self.role)
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlTableSide:
+    """One table on one server, for a comparison with its copy."""
+
+    connection: ServerConnection
+    table: TableId
+    key: tuple[str, ...]
+    text: RowText
+    role: Role
+
+    def sum_of(self, keys: KeyRange) -> Sum:
+        """Return the number of rows in a range of keys, and the sum of their hashes."""
+        # rows whose text the server could not make would vanish from the sum
+        rows, made, number, size = self._ask(
+            f"SELECT COUNT(*), {self._made}, BIT_XOR({self.text.number}), SUM({self.text.size}) "
+            f"{self._rows(range_predicate(self.key, keys))}"
+        )[0]
+        self._all_made(rows, made)
+        return Sum(int(rows), int(number), int(size or 0))
 
     def bucket_sums(self) -> Mapping[int, Sum]:
         """Return the sums of all rows, by buckets of keys."""
@@ -193,6 +208,10 @@ class MySqlVerifySide:
         """Return a table's definition on this side, None if there is no such table."""
         found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
         return found.get(table)
+
+    def counts(self, table: TableSchema, key: tuple[str, ...]) -> MySqlRowCounts:
+        """Return a table of this side, to count its rows by ranges of its key."""
+        return MySqlRowCounts(self.connection, table.table, key, self.role)
 
     def table(self, pair: TablePair) -> MySqlTableSide:
         """Return this side's table of a pair, with the SQL expressions to compare it by."""
