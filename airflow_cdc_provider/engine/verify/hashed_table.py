@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BUCKETS = 1024
+_MOST_SOUGHT = 500
+"""More keys are found by one pass over the table where no index finds them."""
 _EVERYTHING = KeyRange()
 
 
@@ -64,6 +66,8 @@ class HashedTable:
     """The compared columns in lower case."""
     dates: frozenset[int]
     """The places of columns whose texts are dates."""
+    seeks: bool
+    """The side finds rows by the key's index; else each look for keys reads all rows."""
 
     def sum_of(self, keys: KeyRange) -> Sum:
         """Return the checksum of the rows in a range."""
@@ -100,18 +104,18 @@ class HashedTable:
     def hashes(self, part: Part) -> Hashes:
         """Return the hash of each row in a part, by key."""
         if isinstance(part, KeyRange):
-            return self._hashes(self.side.rows(part), None)
-        return self._hashes(self.side.rows(_EVERYTHING), part)
+            return self._hashes(self.side.rows(part))
+        return self._hashes(self.side.rows(_EVERYTHING), buckets=part)
 
     def hashes_of(self, keys: Collection[Key]) -> Hashes:
         """Return the hashes of the rows that have one of these keys."""
-        found = self._hashes(self.side.rows_of(self._own_keys(keys)), None)
+        found = self._hashes(self._rows_of(keys), keys=frozenset(keys))
         return {key: found[key] for key in keys if key in found}
 
     def values_of(self, keys: Collection[Key]) -> Rows:
         """Return the values of the rows that have one of these keys, which are few."""
         rows: Rows = {}
-        for each in self.side.rows_of(self._own_keys(keys)):
+        for each in self._rows_of(keys):
             turned = self.turn(each)
             shown = [
                 shown_values(column, is_date=at in self.dates)
@@ -128,33 +132,41 @@ class HashedTable:
     def other_keys(self, keys: Collection[Key], columns: Collection[str]) -> Mapping[Key, Key]:
         """Return what the rows that are here have in some columns of the side, by key."""
         found: dict[Key, Key] = {}
-        for each in self.side.rows_of(self._own_keys(keys)):
+        for each in self._rows_of(keys):
             turned = self.turn(each)
             own = keys_of([turned.own.column(name) for name in columns])
             found.update(zip(keys_of(turned.keys), own, strict=True))
         return {key: found[key] for key in keys if key in found}
 
-    def _own_keys(self, keys: Collection[Key]) -> list[Key]:
-        """Return the side's keys of rows that it may have."""
-        return [own for own in map(self.own_key, keys) if own is not None]
+    def _rows_of(self, keys: Collection[Key]) -> Iterator[KeyedRows]:
+        """Yield the rows that have one of these keys, and maybe others."""
+        if not self.seeks and len(keys) > _MOST_SOUGHT:
+            return self.side.rows(_EVERYTHING)
+        return self.side.rows_of([own for own in map(self.own_key, keys) if own is not None])
 
-    def _hashes(self, read: Iterator[KeyedRows], only: Buckets | None) -> Hashes:
-        """Return the hash of each row by key, of some buckets or all; no two may have one key."""
+    def _hashes(
+        self,
+        read: Iterator[KeyedRows],
+        *,
+        buckets: Buckets | None = None,
+        keys: frozenset[Key] | None = None,
+    ) -> Hashes:
+        """Return the hashes of rows by key, of some buckets or keys or all; refuse a key twice."""
         found: Hashes = {}
-        rows = 0
         for each in read:
             turned = self.turn(each)
-            columns, keys = turned.columns, turned.keys
-            if only is not None:
-                inside = mask_of(np.isin(_buckets(keys), np.array(only.numbers)))
+            columns, named = turned.columns, turned.keys
+            if buckets is not None:
+                inside = mask_of(np.isin(_buckets(named), np.array(buckets.numbers)))
                 columns = tuple(column.filter(inside) for column in columns)
-                keys = tuple(column.filter(inside) for column in keys)
-            pairs = zip(keys_of(keys), row_hashes(columns, self.dates).texts(), strict=True)
-            for key, text in pairs:
-                rows += 1
-                found[key] = text
-                if len(found) != rows:
+                named = tuple(column.filter(inside) for column in named)
+            hashes = row_hashes(columns, self.dates).texts()
+            for key, text in zip(keys_of(named), hashes, strict=True):
+                if keys is not None and key not in keys:
+                    continue
+                if key in found:
                     raise self._two_rows(key)
+                found[key] = text
         return found
 
     def _two_rows(self, key: Key) -> IntegrityError:

@@ -193,6 +193,7 @@ class _Columns:
             partial(source_key, key, is_plain=is_plain),
             self._folded(),
             self._dates(),
+            seeks=is_plain and own.key == self.here.primary_key,
         )
 
     def _sink(self, names: tuple[str, ...], *, is_plain: bool) -> HashedTable:
@@ -208,6 +209,7 @@ class _Columns:
             lambda asked: asked,
             self._folded(),
             self._dates(),
+            seeks=is_plain and own.key == self.there.primary_key,
         )
 
     def _at_sink(self, names: Iterable[str]) -> tuple[str, ...]:

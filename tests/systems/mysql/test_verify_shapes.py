@@ -184,6 +184,9 @@ def test_rows_under_another_key_are_named_by_both(between: Pair) -> None:
     assert ("8/c0/1", "") in {(each.key, each.source_key) for each in table.samples}
     assert "only the sink has" in table.unrepairable
     assert table.differing_keys == ()
+    between.at_sink("UPDATE {} SET v = 2 WHERE part = 1")  # more than are sought by their keys
+    table = shaped.verify()
+    assert (table.different, table.missing, table.extra) == (1001, 1, 1)
 
     between.at_source("UPDATE {} SET part = 1 WHERE id = 0")
     with pytest.raises(IntegrityError, match=r"two rows of .* have the key 7/c0/1"):
