@@ -114,6 +114,7 @@ class TableVerdict:
             "sampled": self.sampled,
             "digest": self.digest,
             "why_digest": self.why_digest,
+            "unrepairable": self.unrepairable,
             "seconds": round(self.seconds, 3),
         }
 
