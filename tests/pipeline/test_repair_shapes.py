@@ -1,4 +1,4 @@
-"""A table of another shape at the sink: what differs is found and read again, or that is refused."""
+"""A table of another shape at the sink: rows that differ are read again, or that is refused."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ def test_a_repair_whose_keys_cannot_be_told_is_refused_by_name(shop: Shop) -> No
     reshape(
         shop,
         TableShape((CODE, FIRST), key=("code",)),
-        "ALTER TABLE items DROP PRIMARY KEY, DROP COLUMN id, "
-        "MODIFY code INT NOT NULL PRIMARY KEY",
+        "ALTER TABLE items DROP PRIMARY KEY, DROP COLUMN id, MODIFY code INT NOT NULL PRIMARY KEY",
         "UPDATE items SET note = LEFT(note, 1)",
         "UPDATE items SET code = 31 WHERE code = 30",
     )
