@@ -40,8 +40,9 @@ class ColumnSource:
         raise NotImplementedError("rows are compared by columns only")
 
     def columns_of(self, own: ColumnsRead, _other: ColumnsRead) -> ColumnTable:
-        (rows,) = self.tables[own.table.table][1].combine_chunks().to_batches()
-        return ColumnTable(own, rows)
+        held = self.tables[own.table.table][1]
+        batches = held.combine_chunks().to_batches()
+        return ColumnTable(own, batches[0] if batches else empty(held.schema))
 
     def close(self) -> None:
         pass
@@ -76,3 +77,8 @@ class ColumnTable:
     def _keys(self, rows: pa.RecordBatch) -> tuple[pa.Array, ...]:
         columns = [rows.column(name) for name in self.read.key]
         return tuple(c if self.read.plain_key else c.cast(pa.string()) for c in columns)
+
+
+def empty(schema: pa.Schema) -> pa.RecordBatch:
+    """Return no rows."""
+    return pa.RecordBatch.from_pylist([], schema=schema)

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.row_filters import Comparator, Comparison
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
+from airflow_cdc_provider.pipeline.steps.range_requests import known
 from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
 from airflow_cdc_provider.pipeline.steps.verifying import verify
@@ -56,7 +58,7 @@ def test_rows_of_another_shape_are_read_again(shop: Shop) -> None:
     assert (repair.estimated.source_rows, repair.estimated.most_rows) == (2, 2)
     (request,) = ask_repairs(run, [repair])
     run = synced(shop)
-    assert run.store.request(run.name, request.request_id).status.value == "done"
+    assert known(run, request.request_id).status is RequestStatus.DONE
     assert shop.sink_rows("SELECT * FROM items ORDER BY number") == [(2, "t"), (3, None)]
     assert verify(run).equal
 
