@@ -21,9 +21,10 @@ NUMBER, CODE = OutputColumn("number", "id"), OutputColumn("code", "code")
 FIRST = OutputColumn("note", "note", Mask(MaskKind.FIRST, length=1))
 
 
-def reshape(shop: Shop, shape: TableShape, *statements: str) -> None:
+def reshape(shop: Shop, shape: TableShape, *statements: str, key: str = "id") -> None:
     """Give `items` another shape at the sink, as if it had been planned so."""
-    shop.at_source("CREATE TABLE items (id INT PRIMARY KEY, note VARCHAR(40), code INT)")
+    columns = "id INT, note VARCHAR(40), code INT"
+    shop.at_source(f"CREATE TABLE items ({columns}, PRIMARY KEY ({key}))")
     shop.at_source("INSERT INTO items VALUES (1, 'one', 10), (2, 'two', 20), (3, NULL, 30)")
     run = synced(shop)
     for statement in statements:
@@ -63,6 +64,33 @@ def test_rows_of_another_shape_are_read_again(shop: Shop) -> None:
     assert verify(run).equal
 
 
+def test_rows_whose_key_has_another_order_are_read_again(shop: Shop) -> None:
+    reshape(
+        shop,
+        TableShape(key=("code", "id")),
+        "ALTER TABLE items DROP PRIMARY KEY, ADD PRIMARY KEY (code, id)",
+        "UPDATE items SET note = 'wrong' WHERE id = 1",
+        "UPDATE items SET code = 21 WHERE id = 2",
+        key="id, code",
+    )
+    run = synced(shop)
+    items = [TableId(shop.database, "items")]
+    report = verify(run, tables=items)
+    (table,) = report.tables
+    found = {(each.kind.value, each.key, each.source_key) for each in table.samples}
+    assert found == {
+        ("different", "10/1", "1/10"),
+        ("missing", "20/2", "2/20"),
+        ("extra", "21/2", "2/21"),
+    }
+    (repair,) = repairs(run, report)
+    (request,) = ask_repairs(run, [repair])
+    run = synced(shop)
+    assert known(run, request.request_id).status is RequestStatus.DONE
+    (table,) = verify(run, tables=items).tables
+    assert table.equal, table.samples
+
+
 def test_a_repair_whose_keys_cannot_be_told_is_refused_by_name(shop: Shop) -> None:
     reshape(
         shop,
@@ -80,7 +108,7 @@ def test_a_repair_whose_keys_cannot_be_told_is_refused_by_name(shop: Shop) -> No
     lines = verify_lines(report)
     assert "    missing: key 30, at the source 3" in lines
     assert (
-        "    no repair by keys is possible: the source's keys of rows that only the sink has "
-        "cannot be told" in lines
+        "    no repair by keys is possible: the sink's key has other columns than the source's"
+        in lines
     )
     assert "    to read only what differs again: verify --repair" not in lines

@@ -148,16 +148,13 @@ class Comparison:
             return ()
         if self.pair.source_keys is None:
             return tuple(self.confirmed)
-        is_known = len(self.known) == len(self.confirmed)
-        return tuple(self.known.values()) if is_known else ()
+        return tuple(self.known.values()) if self.pair.has_same_key_columns else ()
 
     def _unrepairable(self) -> str:
         """Return why the rows that differ cannot be read again; empty if they can."""
-        if self.pair.source_keys is None or not self.confirmed:
+        if self.pair.has_same_key_columns or not (self.confirmed or self.truncated):
             return ""
-        if len(self.known) < len(self.confirmed):
-            return "the source's keys of rows that only the sink has cannot be told"
-        return "" if self._differing_keys() else "too many rows differ to list their keys"
+        return "the sink's key has other columns than the source's"
 
     def _confirm(self, key: Key, here: str | None, there: str | None) -> None:
         """Note that a key's rows differ: changed, missing or extra."""

@@ -52,6 +52,8 @@ class ComparedTable:
     """Why it is not a digest of the systems' own; empty if it is."""
     source_keys: SourceKeys | None = None
     """Returns the source's keys of rows by the sink's; None where both are the same."""
+    has_same_key_columns: bool = True
+    """The sink's key has the columns of the source's, in whatever order, and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ class _Columns:
             BY_COLUMNS,
             why,
             None if is_aligned else self._source_keys(key, here),
+            len(sources) == len(key) and set(sources) == set(self.here.primary_key),
         )
 
     def _key(self) -> tuple[OutputColumn, ...]:

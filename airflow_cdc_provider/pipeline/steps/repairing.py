@@ -2,9 +2,9 @@
 
 A request has some ranges of the key with all rows that differ and few others. Where the key's order
 is the server's own, as a text's, it lists the keys. Where so many rows differ that the comparison
-ended early, or too many to be listed, it has the whole table. A table whose key at the sink is not
-the source's, and whose rows' keys at the source cannot all be told, has no repair: the report says
-so. Rows that differ only until the
+ended early, or too many to be listed, it has the whole table. A table whose key at the sink has
+other columns than the source's has no repair: rows that only the sink has would stay. Rows that
+differ only until the
 stream has passed are none of these: verify waits for it, and where no stream is at work it refuses
 to call them different.
 """
