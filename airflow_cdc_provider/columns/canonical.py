@@ -6,7 +6,9 @@ marked with what it is:
 - a whole number below 10**18 is a word, also that of a DECIMAL; any other whole number or DECIMAL
   is its digits without zeros behind the point, so the column's scale does not matter;
 - FLOAT and DOUBLE are the bits of the double; -0 is 0, and NaN is one value;
-- a text is its UTF-8 bytes, and so are ENUM, SET and JSON, in the text that the value model has;
+- a text is its UTF-8 bytes, and so are ENUM and SET, in the text that the value model has;
+- JSON is its text as well where both sides print it alike; else it is a *document*: its names in
+  order, its numbers by value, without the blanks between; a text that is no JSON is that text;
 - a binary is its bytes;
 - a date is its days, a date with time and a time are their microseconds, in UTC.
 
@@ -19,9 +21,11 @@ NULL has no form. An Arrow type that is not listed here is refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from decimal import Context, Decimal, Inexact
 from enum import IntEnum
 from typing import Any
 
@@ -30,7 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of, texts_of
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.columns.plain_text import decimal_text
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, ValueRefusedError
@@ -40,6 +44,7 @@ WordArray = npt.NDArray[np.uint64]
 _WORD_DIGITS = 18
 _LARGEST_WORD = 10**_WORD_DIGITS
 _DAY_TEXT = len("YYYY-MM-DD")
+_EXACT = Context(prec=100_000, traps=[Inexact])
 _FIRST_YEAR_US = -62_135_596_800_000_000
 """The first microsecond of the year 1; earlier dates stay text."""
 
@@ -56,6 +61,7 @@ class Form(IntEnum):
     MOMENT = 7
     TIME = 8
     NO_DAY = 9
+    DOCUMENT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +75,16 @@ class Forms:
     """The rows that they belong to; None for all."""
 
 
-def canonical_forms(values: pa.Array, *, is_date: bool = False) -> Iterator[Forms]:
+def canonical_forms(
+    values: pa.Array, *, is_date: bool = False, is_document: bool = False
+) -> Iterator[Forms]:
     """Yield the canonical forms of a column's values; rows in none of them are NULL.
 
-    With `is_date` a column of texts holds dates.
+    With `is_date` a column of texts holds dates, with `is_document` JSON.
     """
+    if is_document and _is_text(values.type):
+        yield from _documents(values)
+        return
     rows = None
     if values.null_count:
         rows = np.flatnonzero(as_numpy(values.is_valid()))
@@ -99,12 +110,17 @@ def _forms(values: pa.Array, *, is_date: bool) -> Iterator[Forms]:
         yield Forms(Form.DOUBLE, _doubles(values), None)
     elif pa.types.is_temporal(kind):
         yield _temporals(values)
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    elif _is_text(kind):
         yield from _dates(values) if is_date else (Forms(Form.TEXT, values, None),)
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         yield Forms(Form.BINARY, values, None)
     else:
         raise _formless(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Tell whether a type is one of texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _temporals(values: pa.Array) -> Forms:
@@ -209,6 +225,52 @@ def _dates(values: pa.Array) -> Iterator[Forms]:
 def _without_zeros(texts: pa.Array) -> pa.Array:
     """Return texts without the zeros that end a second's fraction."""
     return pc.utf8_rtrim(pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1"), ".")
+
+
+def _documents(values: pa.Array) -> Iterator[Forms]:
+    """Yield JSON by its meaning; of each text once, for it takes Python."""
+    encoded = values.dictionary_encode()
+    read = [_document(text) for text in encoded.dictionary.to_pylist()]
+    forms = texts_of(read).take(encoded.indices)
+    is_read = texts_of(read).is_valid().take(encoded.indices)
+    for form, found, chosen in (
+        (Form.DOCUMENT, forms, is_read),
+        (Form.TEXT, values, pc.invert(is_read)),
+    ):
+        rows = np.flatnonzero(as_numpy(chosen.fill_null(False)))  # noqa: FBT003 - Arrow's own
+        if len(rows):
+            yield Forms(form, found.take(numbers_of(rows)), rows)
+
+
+def _document(text: str) -> str | None:
+    """Return one text for all JSON texts that mean the same; None if it is no JSON."""
+    try:
+        read = json.loads(
+            text,
+            parse_int=_number,
+            parse_float=_number,
+            parse_constant=_no_number,
+            object_pairs_hook=_sorted,
+        )
+        return repr(read)
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
+
+
+def _number(digits: str) -> Decimal:
+    """Return a number of JSON without zeros at its end; minus zero is zero."""
+    number = Decimal(digits)
+    return number.normalize(_EXACT) if number else Decimal(0)
+
+
+def _no_number(word: str) -> Decimal:
+    """Refuse NaN and Infinity, which are no JSON."""
+    raise ValueError(word)
+
+
+def _sorted(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's members in the order of their names; of two with one name the last."""
+    return dict(sorted(dict(members).items()))
 
 
 def _are_days(dates: pa.Array) -> bool:

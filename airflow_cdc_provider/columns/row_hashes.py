@@ -22,7 +22,7 @@ and is none against an adversary who chooses values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -79,12 +79,20 @@ def added_totals(one: int, other: int) -> int:
     return (high << 64) | ((one + other) & _ALL_BITS)
 
 
-def row_hashes(columns: Sequence[pa.Array], dates: Collection[int] = ()) -> RowHashes:
-    """Return the hashes of rows; `dates` are the places of columns whose texts are dates."""
+def row_hashes(
+    columns: Sequence[pa.Array], dates: Collection[int] = (), documents: Collection[int] = ()
+) -> RowHashes:
+    """Return the hashes of rows.
+
+    `dates` are the places of columns whose texts are dates, `documents` of those that hold JSON.
+    """
     count = len(columns[0])
     one, other = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
     for place, values in enumerate(columns, 1):
-        here, there = _value_hashes(values, is_date=place - 1 in dates)
+        forms = canonical_forms(
+            values, is_date=place - 1 in dates, is_document=place - 1 in documents
+        )
+        here, there = _value_hashes(forms, len(values))
         here += _times(place, _STEP)
         there += _times(place, _OTHER_STEP)
         one += _mixed(here)
@@ -94,17 +102,17 @@ def row_hashes(columns: Sequence[pa.Array], dates: Collection[int] = ()) -> RowH
     return RowHashes(_mixed(one), _mixed(other))
 
 
-def _value_hashes(values: pa.Array, *, is_date: bool) -> tuple[WordArray, WordArray]:
-    """Return two hashes of each value of a column."""
+def _value_hashes(forms: Iterable[Forms], count: int) -> tuple[WordArray, WordArray]:
+    """Return two hashes of each value of a column, from the canonical forms."""
     found: tuple[WordArray, WordArray] | None = None
-    for part in canonical_forms(values, is_date=is_date):
+    for part in forms:
         hashes = _hashes_of(part)
         if part.rows is None:
             return hashes
         if found is None:
-            found = _nulls(len(values))
+            found = _nulls(count)
         found[0][part.rows], found[1][part.rows] = hashes
-    return _nulls(len(values)) if found is None else found
+    return _nulls(count) if found is None else found
 
 
 def _nulls(count: int) -> tuple[WordArray, WordArray]:

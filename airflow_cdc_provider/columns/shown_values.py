@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def shown_values(values: pa.Array, *, is_date: bool = False) -> list[ShownValue]:
+def shown_values(
+    values: pa.Array, *, is_date: bool = False, is_document: bool = False
+) -> list[ShownValue]:
     """Return values as text for people, each with an identity: that of its canonical form."""
-    identities = row_hashes([values], [0] if is_date else ()).texts()
+    first = (0,)
+    hashes = row_hashes([values], first if is_date else (), first if is_document else ())
+    identities = hashes.texts()
     return [
         ShownValue("" if value is None else identity, _cut(_text(value)))
         for identity, value in zip(identities, values.to_pylist(), strict=True)

@@ -212,6 +212,32 @@ def test_a_date_is_the_same_as_text_and_as_a_date() -> None:
     assert zeros[0] == zeros[1]
 
 
+DOCUMENTS = [
+    ['{"a": 1, "b": [1.50, -0.0]}', '{"b":[1.5,0],"a":1}', '{"a": 7, "b": [15e-1, 0], "a": 1.0}'],
+    ['"\\u00e9"', '"é"'],
+    ["100", "1e2", "1E+2", "100.000"],
+    ["1e400", "10e399"],
+    ["12345678901234567890123456789012345678901.5"],
+    ["12345678901234567890123456789012345678901.4"],
+    ['"1"'], ["[]"], ["{}"], ["null"], ["true"], ['"true"'], ["[1]"], ["[[1]]"], ['{"a": null}'],
+    ["NaN"], ["no"], ["no "],
+]  # fmt: skip
+
+
+def test_documents_are_the_same_where_they_mean_the_same() -> None:
+    texts = [text for same in DOCUMENTS for text in same]
+    values = pa.array([None, *texts, texts[0]])
+    null, *found, again = row_hashes([values], documents=[0]).texts()
+    assert again == found[0]
+    wide = values.cast(pa.large_string())
+    assert row_hashes([wide], documents=[0]).texts() == [null, *found, again]
+    assert null == row_hashes([values.slice(0, 1)]).texts()[0]
+    by_text = dict(zip(texts, found, strict=True))
+    groups = [{by_text[text] for text in same} for same in DOCUMENTS]
+    assert [len(group) for group in groups] == [1] * len(DOCUMENTS)
+    assert len(set.union(*groups)) == len(DOCUMENTS)
+
+
 def test_boundaries_lengths_nulls_and_kinds_take_part() -> None:
     rows = [
         ("ab", "c"), ("a", "bc"), ("c", "ab"), ("", "abc"), (None, "abc"), ("abc", None),

@@ -74,6 +74,17 @@ def test_a_value_is_equal_whatever_type_each_system_has_for_it() -> None:
     assert [str(each) for each in sample.columns] == ["age: NULL at the source, '0' at the sink"]
 
 
+def test_json_is_compared_by_its_meaning() -> None:
+    kind = ColumnType("json", TypeKind.JSON, KeyKind.OTHER)
+    schema = replace(USERS, columns=(USERS.columns[0], Column("age", kind)))
+    here = pa.table({"name": ["a", "b"], "age": ['{"x": 1, "y": 2.0}', "[1]"]})
+    there = pa.table({"name": ["a", "b"], "age": ['{"y":2,"x":1}', "[1 ]"]})
+    assert compared(here, there, schema).equal
+    there = pa.table({"name": ["a", "b"], "age": ['{"y":2,"x":1}', "[2]"]})
+    (sample,) = compared(here, there, schema).samples
+    assert [str(each) for each in sample.columns] == ["age: '[1]' at the source, '[2]' at the sink"]
+
+
 def test_tables_without_rows_are_equal() -> None:
     assert compared(users(), users()).equal
     assert compared(users(("a", 1)), users()).missing == 1

@@ -9,7 +9,7 @@ A part of a table is read anew each time, batch by batch, and nothing of it is k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ import numpy as np
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.keys import keys_of
 from airflow_cdc_provider.columns.numpy_types import IntArray
-from airflow_cdc_provider.columns.row_hashes import added_totals, row_hashes
+from airflow_cdc_provider.columns.row_hashes import RowHashes, added_totals, row_hashes
 from airflow_cdc_provider.columns.shown_values import shown_values
 from airflow_cdc_provider.columns.verify_port import (
     Buckets,
@@ -66,6 +66,8 @@ class HashedTable:
     """The compared columns in lower case."""
     dates: frozenset[int]
     """The places of columns whose texts are dates."""
+    documents: frozenset[int]
+    """The places of columns whose JSON the two sides print in forms of their own."""
     seeks: bool
     """The side finds rows by the key's index; else each look for keys reads all rows."""
 
@@ -74,7 +76,7 @@ class HashedTable:
         rows = number = size = read = 0
         for each in self.side.rows(keys):
             turned = self.turn(each)
-            hashes = row_hashes(turned.columns, self.dates)
+            hashes = self._hashed(turned.columns)
             rows += len(hashes)
             number = added_totals(number, hashes.total)
             size += sum(column.nbytes for column in turned.columns)
@@ -87,7 +89,7 @@ class HashedTable:
         sums = np.zeros((2, _BUCKETS), np.uint64)
         for each in self.side.rows(_EVERYTHING):
             turned = self.turn(each)
-            hashes = row_hashes(turned.columns, self.dates)
+            hashes = self._hashed(turned.columns)
             bucket = _buckets(turned.keys)
             counts = np.bincount(bucket, minlength=_BUCKETS)
             rows += counts
@@ -118,7 +120,7 @@ class HashedTable:
         for each in self._rows_of(keys):
             turned = self.turn(each)
             shown = [
-                shown_values(column, is_date=at in self.dates)
+                shown_values(column, is_date=at in self.dates, is_document=at in self.documents)
                 for at, column in enumerate(turned.columns)
             ]
             for key, *values in zip(keys_of(turned.keys), *shown, strict=True):
@@ -137,6 +139,10 @@ class HashedTable:
             own = keys_of([turned.own.column(name) for name in columns])
             found.update(zip(keys_of(turned.keys), own, strict=True))
         return {key: found[key] for key in keys if key in found}
+
+    def _hashed(self, columns: Sequence[pa.Array]) -> RowHashes:
+        """Return the hashes of rows."""
+        return row_hashes(columns, self.dates, self.documents)
 
     def _rows_of(self, keys: Collection[Key]) -> Iterator[KeyedRows]:
         """Yield the rows that have one of these keys, and maybe others."""
@@ -160,7 +166,7 @@ class HashedTable:
                 inside = mask_of(np.isin(_buckets(named), np.array(buckets.numbers)))
                 columns = tuple(column.filter(inside) for column in columns)
                 named = tuple(column.filter(inside) for column in named)
-            hashes = row_hashes(columns, self.dates).texts()
+            hashes = self._hashed(columns).texts()
             for key, text in zip(keys_of(named), hashes, strict=True):
                 if keys is not None and key not in keys:
                     continue

@@ -195,7 +195,8 @@ class _Columns:
             SourceTurning(plan, key, is_plain),
             partial(source_key, key, is_plain=is_plain),
             self._folded(),
-            self._dates(),
+            self._places(TypeKind.TEMPORAL),
+            self._documents(),
             seeks=is_plain and own.key == self.here.primary_key,
         )
 
@@ -211,7 +212,8 @@ class _Columns:
             partial(sink_rows, flag=names.index(flag) if flag else None),
             lambda asked: asked,
             self._folded(),
-            self._dates(),
+            self._places(TypeKind.TEMPORAL),
+            self._documents(),
             seeks=is_plain and own.key == self.there.primary_key,
         )
 
@@ -224,10 +226,14 @@ class _Columns:
         """Return the compared columns in lower case."""
         return tuple(column.name.casefold() for column in self.wanted.copied_columns)
 
-    def _dates(self) -> frozenset[int]:
-        """Return the places of compared columns whose texts are dates."""
+    def _documents(self) -> frozenset[int]:
+        """Return the places of columns of JSON, unless the systems print it alike."""
+        return self._places(TypeKind.JSON) if self.shared == [BY_COLUMNS] else frozenset()
+
+    def _places(self, kind: TypeKind) -> frozenset[int]:
+        """Return the places of compared columns whose values are of a kind."""
         columns = enumerate(self.wanted.copied_columns)
-        return frozenset(at for at, each in columns if each.type.kind is TypeKind.TEMPORAL)
+        return frozenset(at for at, each in columns if each.type.kind is kind)
 
     def _source_keys(self, key: tuple[OutputColumn, ...], here: HashedTable) -> SourceKeys:
         """Return the function that tells the source's keys of rows by the sink's."""
