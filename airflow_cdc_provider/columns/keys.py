@@ -1,6 +1,6 @@
 """Between key columns in Arrow and `core.keys.Key`, one key at a time or a few.
 
-Only for single keys: bounds, messages. Many keys stay columns.
+Only for single keys: bounds, messages, rows that are compared one by one. Many keys stay columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, binaries_of, texts_of
-from airflow_cdc_provider.core.keys import KeyPart
+from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 
 
@@ -36,3 +36,16 @@ def key_column(parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         return binaries_of(cast("Sequence[bytes]", parts))
     return pa.array(parts, kind)
+
+
+def keys_of(columns: Sequence[pa.Array]) -> list[Key]:
+    """Return the keys of some rows; numbers with a floating point as their digits."""
+    return list(zip(*map(_parts_of, columns), strict=True))
+
+
+def _parts_of(values: pa.Array) -> list[KeyPart]:
+    """Return one column's values in keys."""
+    parts = values.to_pylist()
+    if pa.types.is_floating(values.type):
+        return [repr(part + 0.0) for part in parts]  # -0.0 and 0.0 are one key
+    return cast("list[KeyPart]", parts)

@@ -34,12 +34,16 @@ def shaped_rows(rows: SplitRows, plan: TablePlan) -> SplitRows:
     """Return a split's rows as the sink has them; the same object where nothing differs."""
     if plan.shape.is_identity:
         return rows
-    where = plan.shape.where
-    batches = [
-        _output(each if where is None else each.filter(true_in(where, each)), plan)
-        for each in rows.batches()
-    ]
+    batches = []
+    for each in rows.batches():
+        copied = copied_rows(each, plan)
+        batches.append(sink_columns(each if copied is None else each.filter(copied), plan))
     return ArrowRows(pa.Table.from_batches(batches, shaped_columns(rows.schema, plan)))
+
+
+def copied_rows(rows: pa.RecordBatch, plan: TablePlan) -> pa.Array | None:
+    """Return which rows of the source are copied; None for all."""
+    return None if plan.shape.where is None else true_in(plan.shape.where, rows)
 
 
 def shaped_keys(keys: pa.RecordBatch, plan: TablePlan) -> pa.RecordBatch:
@@ -81,7 +85,8 @@ def shaped_changes(changes: TableChanges, plan: TablePlan) -> TableChanges:
         changes = _filtered(changes, plan.shape.where)
     if plan.shape.deleted_flag:
         return _marked(changes, plan)
-    return _with_images(changes, _output(changes.before, plan), _output(changes.after, plan))
+    before, after = sink_columns(changes.before, plan), sink_columns(changes.after, plan)
+    return _with_images(changes, before, after)
 
 
 def shaped_columns(columns: pa.Schema, plan: TablePlan) -> pa.Schema:
@@ -91,16 +96,19 @@ def shaped_columns(columns: pa.Schema, plan: TablePlan) -> pa.Schema:
     empty = pa.RecordBatch.from_arrays(
         [pa.array([], kind) for kind in columns.types], schema=columns
     )
-    return _output(empty, plan).schema
+    return sink_columns(empty, plan).schema
 
 
 # --- columns ---------------------------------------------------------------------------------
 
 
-def _output(
+def sink_columns(
     rows: pa.RecordBatch, plan: TablePlan, deleted: BoolArray | None = None
 ) -> pa.RecordBatch:
-    """Return rows with the sink's columns; `deleted` says which are marked, None: none is."""
+    """Return rows of the source with the sink's columns.
+
+    `deleted` says which are marked; None: none is.
+    """
     outputs = plan.shape.columns_of(plan.schema)
     arrays = [_values(rows, each) for each in outputs]
     names = [each.name for each in outputs]
@@ -178,7 +186,7 @@ def _marked(changes: TableChanges, plan: TablePlan) -> TableChanges:
     wide = changes.take(numbers_of(places))
     after = _chosen(takes, wide.before, wide.after)
     put = replace(wide, op=as_arrow(kinds.astype(np.int8), None, pa.int8()))
-    return _with_images(put, _output(wide.before, plan), _output(after, plan, takes))
+    return _with_images(put, sink_columns(wide.before, plan), sink_columns(after, plan, takes))
 
 
 def _moves_key(changes: TableChanges, key: Sequence[str]) -> BoolArray:

@@ -39,12 +39,17 @@ class Difference:
 
     kind: DifferenceKind
     key: str
+    """The sink's key."""
     columns: tuple[ColumnDifference, ...] = ()
     """What differs, if values are asked for, and the row has not become equal since."""
+    source_key: str = ""
+    """The source's key, where it is another and is known."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the difference as plain values."""
         form: dict[str, Any] = {"kind": self.kind.value, "key": self.key}
+        if self.source_key:
+            form["source_key"] = self.source_key
         if self.columns:
             form["columns"] = [asdict(each) for each in self.columns]
         return form
@@ -78,6 +83,12 @@ class TableVerdict:
     """Their keys, where these cannot be compared in code and all of them are known and few."""
     sampled: bool = False
     """Only some ranges were compared; all counts are of these."""
+    digest: str = ""
+    """How rows were hashed."""
+    why_digest: str = ""
+    """Why not by a digest of the two systems' own; empty if it was one."""
+    unrepairable: str = ""
+    """Why the rows that differ cannot be read again; empty if they can."""
 
     @property
     def equal(self) -> bool:
@@ -101,6 +112,9 @@ class TableVerdict:
             "samples": [sample.to_json() for sample in self.samples],
             "truncated": self.truncated,
             "sampled": self.sampled,
+            "digest": self.digest,
+            "why_digest": self.why_digest,
+            "unrepairable": self.unrepairable,
             "seconds": round(self.seconds, 3),
         }
 

@@ -231,7 +231,8 @@ def verify_lines(report: VerifyReport) -> list[str]:
             lines.append(f"    the stream leaves it alone: resume --table {table.table}")
         elif not table.equal:
             lines.append(f"    to read it again: resync --table {table.table}")
-            lines.append("    to read only what differs again: verify --repair")
+            if not table.unrepairable:
+                lines.append("    to read only what differs again: verify --repair")
     lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]
     lines.append(compared_line(report))
     return lines
@@ -240,9 +241,14 @@ def verify_lines(report: VerifyReport) -> list[str]:
 def verdict_lines(table: TableVerdict) -> list[str]:
     """Return one table's comparison as lines, with some keys of differing rows."""
     lines = [f"{table.table} -> {table.sink_table}: {table}"]
+    if table.why_digest:
+        lines.append(f"    compared by columns: {table.why_digest}")
     for sample in table.samples:
-        lines.append(f"    {sample.kind.value}: key {sample.key}")
+        at_source = f", at the source {sample.source_key}" if sample.source_key else ""
+        lines.append(f"    {sample.kind.value}: key {sample.key}{at_source}")
         lines += [f"        {column}" for column in sample.columns]
+    if table.unrepairable:
+        lines.append(f"    no repair by keys is possible: {table.unrepairable}")
     return lines
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.shaping import shaped_rows
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import Comparator, Comparison
@@ -17,7 +18,10 @@ from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import OutputColumn, TableShape
+from airflow_cdc_provider.core.verify_report import TableVerdict
 from airflow_cdc_provider.engine.sink.port import JoinedRows
+from airflow_cdc_provider.engine.verify.verify import verify
+from tests.behaviours.column_source import ColumnSource
 from tests.behaviours.sink_world import Row, SinkWorld, delete, insert, update
 from tests.behaviours.source_log import at
 
@@ -101,3 +105,46 @@ def publish_shaped(world: SinkWorld, *rows: Row) -> None:
     report = world.report(split, held)
     world.splits().publish(split, held, report)
     world.ledger.store_stream(hand_off([FinishedSplit.of(split, report, backfilled=True)]))
+
+
+class UnlikeTargetVerifyBehaviours:
+    """A sink that can be compared, with a source of another system."""
+
+    def test_a_copy_is_equal_to_what_another_system_has(self, world: SinkWorld) -> None:
+        rows = [(number, f"né {number}" if number % 3 else None) for number in range(2, 90)]
+        world.publish(world.splits(), world.split(), *rows)
+        table = compared(world, *rows)
+        assert (table.equal, table.equal_rows) == (True, len(rows))
+        assert table.why_digest == "the two systems have no other digest in common"
+        others = [(1, "new"), *rows[1:], (90, "x")]
+        others[50] = (others[50][0], "other")
+        table = compared(world, *others)
+        assert named(table) == {"missing 1", "missing 90", "extra 2", f"different {others[50][0]}"}
+        assert [keys.start for keys in table.differing] == [(1,), (others[50][0],), (90,)]
+
+    def test_a_target_unlike_its_source_is_compared_as_it_is_to_be(self, world: SinkWorld) -> None:
+        make_unlike(world)
+        rows = [(1, "a", 7), (2, "b", 8), (3, "out", 0), (4, "d", 1)]
+        publish_shaped(world, *rows)
+        table = compared(world, *rows)
+        assert (table.equal, table.rows_source, table.rows_sink) == (True, 3, 3)
+        assert table.why_digest == "the table has another shape at the sink"
+        table = compared(world, (1, "a", 0), (2, "B", 8), (3, "in", 1), (4, "d", 2))
+        assert named(table) == {"extra 1", "different 2", "missing 3"}
+        shown = {sample.key: sample.columns for sample in table.samples}
+        assert list(map(str, shown["2"])) == ["name: 'B' at the source, 'b' at the sink"]
+        assert table.differing == (KeyRange((1,), (4,)),)
+        assert not table.unrepairable
+
+
+def compared(world: SinkWorld, *rows: Row) -> TableVerdict:
+    """Compare `orders` with a source that has these rows."""
+    schema, held = world.orders.schema, world.rows(*rows).table
+    source: Any = ColumnSource({schema.table: (schema, held)})
+    (table,) = verify(source, world.sink, [world.orders], values=True).tables
+    return table
+
+
+def named(table: TableVerdict) -> set[str]:
+    """Return each row that differs by its kind and key."""
+    return {f"{each.kind} {each.key}" for each in table.samples}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from airflow_cdc_provider.columns.verify_port import Hashes, Sum, TablePair, TableSide
+from airflow_cdc_provider.columns.verify_port import Hashes, Sum
 from airflow_cdc_provider.core.keys import Key, KeyRange, comparable, shown_key
 from airflow_cdc_provider.core.verify_report import (
     ColumnDifference,
@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.verify_report import (
     TableVerdict,
 )
 from airflow_cdc_provider.engine.verify.differing import KeyBucket, ranges_around
+from airflow_cdc_provider.engine.verify.pairs import ComparedTable
 
 _MOST_RANGES = 100
 """Each takes a transaction of its own to be read again."""
@@ -27,9 +28,7 @@ _SAMPLES = 20
 class Comparison:
     """One table's comparison: counts, keys that may differ, keys that do."""
 
-    tables: TablePair
-    source: TableSide
-    sink: TableSide
+    pair: ComparedTable
     rows_source: int = 0
     rows_sink: int = 0
     bytes: int = 0
@@ -39,6 +38,8 @@ class Comparison:
     places: dict[Key, KeyBucket] = field(default_factory=dict)
     """Of the candidates, and of what became of them, where keys can be compared in code."""
     confirmed: dict[Key, Difference] = field(default_factory=dict)
+    known: dict[Key, Key] = field(default_factory=dict)
+    """The source's keys of confirmed rows, where they are others than the sink's."""
     seconds: float = 0.0
     sampled: bool = False
 
@@ -56,7 +57,7 @@ class Comparison:
         keys = here.keys() | there.keys()
         found = {key for key in keys if here.get(key) != there.get(key)}
         self.candidates |= found
-        if found and comparable(self.tables.source.key_kinds):
+        if found and self.pair.by_ranges and comparable(self.pair.key_kinds):
             ordered = sorted(keys)
             behind = [*ordered[1:], end]
             for number, key in enumerate(ordered):
@@ -69,8 +70,8 @@ class Comparison:
 
         `earlier` has the source's hashes from before the wait.
         """
-        there = self.sink.hashes_of(self.candidates)
-        now = self.source.hashes_of(self.candidates)
+        there = self.pair.sink.hashes_of(self.candidates)
+        now = self.pair.source.hashes_of(self.candidates)
         moved = set()
         for key in sorted(self.candidates, key=repr):
             if now.get(key) == there.get(key):
@@ -81,19 +82,27 @@ class Comparison:
                 moved.add(key)
         self.candidates = moved
 
+    def find_source_keys(self) -> None:
+        """Find the source's keys of the rows that differ, where they are others than the sink's."""
+        if self.pair.source_keys is None or len(self.confirmed) > _MOST_KEYS:
+            return
+        self.known = dict(self.pair.source_keys(list(self.confirmed)))
+        for key, own in self.known.items():
+            self.confirmed[key] = replace(self.confirmed[key], source_key=shown_key(own))
+
     def show_values(self) -> None:
         """Read the values of the first rows that differ."""
         shown = islice(self.confirmed.items(), _SAMPLES)
         keys = [key for key, found in shown if found.kind is DifferenceKind.DIFFERENT]
         if not keys:
             return
-        here, there = self.source.values_of(keys), self.sink.values_of(keys)
+        here, there = self.pair.source.values_of(keys), self.pair.sink.values_of(keys)
         for key in keys:
             left, right = here.get(key, {}), there.get(key, {})
             columns = tuple(
-                ColumnDifference(column.name, left[name].text, right[name].text)
-                for column in self.tables.source.copied_columns
-                if (name := column.name.casefold()) in left.keys() & right.keys()
+                ColumnDifference(column, left[name].text, right[name].text)
+                for column in self.pair.columns
+                if (name := column.casefold()) in left.keys() & right.keys()
                 and left[name].identity != right[name].identity
             )
             self.confirmed[key] = replace(self.confirmed[key], columns=columns)
@@ -105,8 +114,8 @@ class Comparison:
             counts[difference.kind] += 1
         missing, changed = counts[DifferenceKind.MISSING], counts[DifferenceKind.DIFFERENT]
         return TableVerdict(
-            table=self.tables.source.table,
-            sink_table=self.tables.sink.table,
+            table=self.pair.table,
+            sink_table=self.pair.sink_table,
             rows_source=self.rows_source,
             rows_sink=self.rows_sink,
             bytes=self.bytes,
@@ -121,6 +130,9 @@ class Comparison:
             differing=self._differing(),
             differing_keys=self._differing_keys(),
             sampled=self.sampled,
+            digest=self.pair.digest,
+            why_digest=self.pair.why,
+            unrepairable=self._unrepairable(),
         )
 
     def _differing(self) -> tuple[KeyRange, ...]:
@@ -134,7 +146,15 @@ class Comparison:
         """Return the keys that differ where no ranges are known; none if they are too many."""
         if self.truncated or self.places or len(self.confirmed) > _MOST_KEYS:
             return ()
-        return tuple(self.confirmed)
+        if self.pair.source_keys is None:
+            return tuple(self.confirmed)
+        return tuple(self.known.values()) if self.pair.has_same_key_columns else ()
+
+    def _unrepairable(self) -> str:
+        """Return why the rows that differ cannot be read again; empty if they can."""
+        if self.pair.has_same_key_columns or not (self.confirmed or self.truncated):
+            return ""
+        return "the sink's key has other columns than the source's"
 
     def _confirm(self, key: Key, here: str | None, there: str | None) -> None:
         """Note that a key's rows differ: changed, missing or extra."""

@@ -1,6 +1,6 @@
 """Verify: prove source and sink equal, or name the rows that are not, both ways.
 
-Each side adds up hashes of its own rows, part by part; only sums travel. Both sides are asked
+Each side adds up hashes of its rows, part by part; `pairs` says by which digest. Both are asked
 for the same part at the same time, by ranges of the key that together cover every key, so rows
 the sink has too many are found like rows it lacks. A part that differs is halved until its rows
 can be compared one by one.
@@ -23,14 +23,15 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from airflow_cdc_provider.columns.source_port import Source, Verifies, offered
-from airflow_cdc_provider.columns.verify_port import Buckets, Part, Sum, TablePair, VerifySide
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.columns.verify_port import Buckets, Part, Sum
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.engine.verify.comparison import Comparison
+from airflow_cdc_provider.engine.verify.pairs import Pairing
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -52,6 +53,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     settle_s: float = 0.0,
     values: bool = False,
     ranges: Mapping[TableId, Sequence[KeyRange]] = NO_RANGES,
+    by_columns: bool = False,
 ) -> VerifyReport:
     """Compare source and sink tables, all or those of `tables`; return the report.
 
@@ -59,7 +61,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
 
     `recheck` waits until the stream has passed all that is committed at the source by now;
     without it `settle_s` seconds are waited instead. With `values` the rows that are shown have the
-    values that differ.
+    values that differ. With `by_columns` no digest of the systems' own is used.
     """
     started = time.monotonic()
     wanted = [plan for plan in plans if tables is None or plan.schema.table in set(tables)]
@@ -70,13 +72,13 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         closing(sink.open_side()) as there,
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="cdc-verify") as thread,
     ):
-        if here.digest != there.digest:
-            raise _incomparable(source, sink)
-        run = _Run(here, there, thread, chunk_rows)
+        pairing = Pairing(here, there, sink.target_of, by_columns)
+        run = _Run(pairing, thread, chunk_rows)
         found = [run.compare(plan, ranges.get(plan.schema.table)) for plan in wanted]
         run.settle(found, recheck or (lambda: time.sleep(settle_s)))
-        if values:
-            for comparison in found:
+        for comparison in found:
+            comparison.find_source_keys()
+            if values:
                 comparison.show_values()
         verdicts = tuple(comparison.verdict() for comparison in found)
     return VerifyReport(verdicts, time.monotonic() - started)
@@ -85,19 +87,15 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
 class _Run:
     """A session on each side, and the thread that lets both be queried at once."""
 
-    def __init__(
-        self, source: VerifySide, sink: VerifySide, thread: ThreadPoolExecutor, chunk_rows: int
-    ) -> None:
-        self._source, self._sink = source, sink
-        self._thread = thread
+    def __init__(self, pairing: Pairing, thread: ThreadPoolExecutor, chunk_rows: int) -> None:
+        self._pairing, self._thread = pairing, thread
         self._chunk_rows = max(1, chunk_rows)
 
     def compare(self, plan: TablePlan, ranges: Sequence[KeyRange] | None = None) -> Comparison:
         """Find the keys whose rows differ now, of a whole table or of some ranges."""
         started = time.monotonic()
-        tables = self._tables(plan)
-        comparison = Comparison(tables, self._source.table(tables), self._sink.table(tables))
-        if all(kind.splittable for kind in tables.source.key_kinds):
+        comparison = Comparison(self._pairing.compared(plan))
+        if comparison.pair.by_ranges:
             comparison.sampled = ranges is not None
             self._by_ranges(comparison, (KeyRange(),) if ranges is None else ranges)
         else:
@@ -119,36 +117,10 @@ class _Run:
             open_ones = [comparison for comparison in found if comparison.candidates]
             if not open_ones:
                 return
-            before = [c.source.hashes_of(c.candidates) for c in open_ones]
+            before = [c.pair.source.hashes_of(c.candidates) for c in open_ones]
             wait()
             for comparison, earlier in zip(open_ones, before, strict=True):
                 comparison.judge(earlier)
-
-    def _tables(self, plan: TablePlan) -> TablePair:
-        """Return a table's definitions on both sides; refuse if one cannot be compared."""
-        table, target = plan.schema.table, plan.sink_table
-        here, there = self._source.definition(table), self._sink.definition(target)
-        if here is None:
-            raise _not_there(table, "source", "check the name and the grants")
-        if there is None:
-            raise _not_there(target, "sink", "run the pipeline first")
-        here = here.ignoring(plan.schema.ignored)
-        if not here.primary_key:
-            raise RefusedError(
-                f"table {table} has no primary key, so its rows cannot be told apart",
-                where="verify",
-                remedy="add a primary key, or leave the table out",
-            )
-        names = {column.name.casefold() for column in there.columns}
-        lacking = [c.name for c in here.copied_columns if c.name.casefold() not in names]
-        if lacking:
-            raise RefusedError(
-                f"table {target} lacks the columns {', '.join(lacking)} of {table}",
-                where="the sink",
-                risk="their values are not copied",
-                remedy="apply the source's definition to the sink, then read the table again",
-            )
-        return TablePair(here, there)
 
     def _both(
         self, here: Callable[[], Answer], there: Callable[[], Answer]
@@ -176,7 +148,7 @@ class _Run:
         """Cut a range into parts of about as many source rows each."""
         start = keys.start
         while True:
-            end = comparison.source.key_at(KeyRange(start, keys.end), self._chunk_rows)
+            end = comparison.pair.source.key_at(KeyRange(start, keys.end), self._chunk_rows)
             if end is None:
                 yield KeyRange(start, keys.end)
                 return
@@ -188,8 +160,8 @@ class _Run:
     ) -> None:
         """Halve a range that differs, by the side with more rows, down to single rows."""
         here, there = sums
-        most = max(here.rows, there.rows)
-        larger = comparison.source if here.rows >= there.rows else comparison.sink
+        most = max(here.most, there.most)
+        larger = comparison.pair.source if here.most >= there.most else comparison.pair.sink
         middle = larger.key_at(keys, most // 2) if most > _LEAF_ROWS else None
         if comparison.truncated:
             return
@@ -205,13 +177,15 @@ class _Run:
     def _sums(self, comparison: Comparison, keys: KeyRange) -> tuple[Sum, Sum]:
         """Return both sides' sums over a range."""
         return self._both(
-            lambda: comparison.source.sum_of(keys), lambda: comparison.sink.sum_of(keys)
+            lambda: comparison.pair.source.sum_of(keys), lambda: comparison.pair.sink.sum_of(keys)
         )
 
     def _by_buckets(self, comparison: Comparison) -> None:
         """Compare a table by sums over buckets of key hashes, for keys that cannot be split."""
         nothing = Sum(0, 0, 0)
-        here, there = self._both(comparison.source.bucket_sums, comparison.sink.bucket_sums)
+        here, there = self._both(
+            comparison.pair.source.bucket_sums, comparison.pair.sink.bucket_sums
+        )
         differing = []
         for bucket in sorted(here.keys() | there.keys()):
             left, right = here.get(bucket, nothing), there.get(bucket, nothing)
@@ -226,20 +200,10 @@ class _Run:
     def _compare_rows(self, comparison: Comparison, part: Part, before: int = 0) -> None:
         """Compare the row hashes of a part, and note the keys that differ."""
         here, there = self._both(
-            lambda: comparison.source.hashes(part), lambda: comparison.sink.hashes(part)
+            lambda: comparison.pair.source.hashes(part), lambda: comparison.pair.sink.hashes(part)
         )
         end = part.end if isinstance(part, KeyRange) else None
         comparison.suspect(here, there, end, before)
-
-
-def _not_there(table: TableId, side: str, remedy: str) -> RefusedError:
-    """Return the error for a table that one side does not have."""
-    return RefusedError(
-        f"table {table} does not exist on the {side}, or the account may not see it",
-        where=f"verify, the {side}",
-        risk=NOTHING_CHANGED,
-        remedy=remedy,
-    )
 
 
 def _incomparable(source: Source, sink: Sink) -> RefusedError:

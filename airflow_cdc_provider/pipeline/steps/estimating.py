@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.source_port import Boundaries, Verifies, offered
-from airflow_cdc_provider.columns.verify_port import TablePair, TableSide, VerifySide
+from airflow_cdc_provider.columns.verify_port import RowCounts, VerifySide
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange, bounding_whole
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import MOST_COUNTED, Scope
-from airflow_cdc_provider.core.splits import Chosen, Condition
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyList
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.requests.ranges import inside
 from airflow_cdc_provider.pipeline.run import Run
@@ -90,19 +90,19 @@ class _Looks:
         definition = self.sink.definition(plan.sink_table)
         if definition is None:
             raise _no_sink_table(plan)
-        pair = TablePair(plan.schema, definition)
-        here, there = self.source.table(pair), self.sink.table(pair)
+        here = self.source.counts(plan.schema, plan.schema.primary_key)
+        there = self.sink.counts(definition, key_at_sink(plan))
         if isinstance(scope.chosen, Condition):
             for side in (here, there):
                 side.require(scope.chosen)
         return TableEstimate(
             plan.schema.table,
             _added(self._at_source(here, plan.schema, keys, scope) for keys in scope.parts),
-            _added(_counted(there, keys, scope.chosen) for keys in scope.parts),
+            _added(_counted(there, keys, _at_sink(scope.chosen, plan)) for keys in scope.parts),
         )
 
     def _at_source(
-        self, side: TableSide, schema: TableSchema, keys: KeyRange, scope: Scope
+        self, side: RowCounts, schema: TableSchema, keys: KeyRange, scope: Scope
     ) -> int | None:
         """Count the source's rows of a range; estimate by split boundaries if they are many."""
         rows = _counted(side, keys, scope.chosen)
@@ -110,7 +110,7 @@ class _Looks:
             return self._about(side, keys, self.boundaries(schema, keys.start))
         return rows
 
-    def _about(self, side: TableSide, keys: KeyRange, cuts: Iterator[Key]) -> int | None:
+    def _about(self, side: RowCounts, keys: KeyRange, cuts: Iterator[Key]) -> int | None:
         """Estimate rows by counting boundaries, and the rows behind the last; None if too slow."""
         rows, last = 0, keys.start
         for cut in inside(cuts, keys):
@@ -118,6 +118,36 @@ class _Looks:
                 return None
             rows, last = rows + _ROWS_A_LOOK, cut
         return rows + side.count(KeyRange(last, keys.end), most=_ROWS_A_LOOK)
+
+
+def key_at_sink(plan: TablePlan) -> tuple[str, ...]:
+    """Return the columns of the source's key by their names at the sink; refuse if it lacks one."""
+    names = _names_at_sink(plan)
+    lost = [name for name in plan.schema.primary_key if name not in names]
+    if lost:
+        raise RefusedError(
+            f"{plan.sink_table} does not have {', '.join(lost)} of the key of {plan.schema.table}",
+            where="the sink",
+            risk=NOTHING_CHANGED,
+            remedy=f"read the whole table again: `reset` with --table {plan.schema.table}, and run",
+        )
+    return tuple(names[name] for name in plan.schema.primary_key)
+
+
+def _at_sink(chosen: Chosen | None, plan: TablePlan) -> Chosen | None:
+    """Return what chooses rows by the names of the sink; a condition is as it was written."""
+    if isinstance(chosen, KeyList):
+        return replace(chosen, columns=key_at_sink(plan))
+    if isinstance(chosen, Interval):
+        column = _names_at_sink(plan).get(chosen.column, chosen.column)
+        return replace(chosen, column=column)
+    return chosen
+
+
+def _names_at_sink(plan: TablePlan) -> dict[str, str]:
+    """Return the sink's names of the source's columns that it has as they are."""
+    outputs = plan.shape.columns_of(plan.schema)
+    return {each.source: each.name for each in outputs if each.mask is None}
 
 
 def _added(rows: Iterable[int | None]) -> int | None:
@@ -130,7 +160,7 @@ def _added(rows: Iterable[int | None]) -> int | None:
     return total
 
 
-def _counted(side: TableSide, keys: KeyRange, chosen: Chosen | None) -> int | None:
+def _counted(side: RowCounts, keys: KeyRange, chosen: Chosen | None) -> int | None:
     """Count rows up to the limit; None if there are more."""
     rows = side.count(keys, chosen, most=MOST_COUNTED + 1)
     return rows if rows <= MOST_COUNTED else None

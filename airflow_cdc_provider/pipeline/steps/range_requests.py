@@ -17,7 +17,6 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 from airflow_cdc_provider.columns.source_port import ReadsText, Verifies, offered
-from airflow_cdc_provider.columns.verify_port import TablePair
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     FencedError,
@@ -37,7 +36,7 @@ from airflow_cdc_provider.core.splits import Condition, Interval
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
-from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
+from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate, key_at_sink
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 
@@ -328,9 +327,8 @@ def _require_condition(run: Run, scope: Scope) -> None:
         definition = sink.definition(plan.sink_table)
         if definition is None:  # what was compared just now is gone
             raise refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
-        pair = TablePair(plan.schema, definition)
-        for side in (source, sink):
-            side.table(pair).require(scope.chosen)
+        source.counts(plan.schema, plan.schema.primary_key).require(scope.chosen)
+        sink.counts(definition, key_at_sink(plan)).require(scope.chosen)
 
 
 def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:

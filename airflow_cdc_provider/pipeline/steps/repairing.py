@@ -2,7 +2,9 @@
 
 A request has some ranges of the key with all rows that differ and few others. Where the key's order
 is the server's own, as a text's, it lists the keys. Where so many rows differ that the comparison
-ended early, or too many to be listed, it has the whole table. Rows that differ only until the
+ended early, or too many to be listed, it has the whole table. A table whose key at the sink has
+other columns than the source's has no repair: rows that only the sink has would stay. Rows that
+differ only until the
 stream has passed are none of these: verify waits for it, and where no stream is at work it refuses
 to call them different.
 """
@@ -39,7 +41,8 @@ class Repair:
 
 def repairs(run: Run, report: VerifyReport) -> tuple[Repair, ...]:
     """Return the repairs that would make the compared tables equal; requests nothing."""
-    scopes = {verdict: _scope(run, verdict) for verdict in report.tables if verdict.differing}
+    wanted = [each for each in report.tables if each.differing and not each.unrepairable]
+    scopes = {verdict: _scope(run, verdict) for verdict in wanted}
     return tuple(Repair(verdict, scope, estimate(run, scope)) for verdict, scope in scopes.items())
 
 

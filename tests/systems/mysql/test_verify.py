@@ -18,12 +18,21 @@ from tests.servers.given import SqlServer
 from tests.systems.mysql.sessions import sink, source
 from tests.systems.mysql.verify import FROM_MARIADB, MYSQL, TO_MARIADB, Pair
 
+DIGESTS = pytest.mark.parametrize(
+    "by_columns", [False, True], ids=["the servers' digest", "by columns"]
+)
 
-@pytest.fixture
+
+@pytest.fixture(params=[False, True], ids=["the servers' digest", "by columns"])
 def pair(
-    mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
+    request: pytest.FixtureRequest,
+    mysql_server: SqlServer,
+    mysql_sink: SqlServer,
+    mysql_database: str,
+    sink_database: str,
 ) -> Pair:
-    return Pair(mysql_server, mysql_sink, mysql_database, sink_database)
+    databases = mysql_database, sink_database
+    return Pair(mysql_server, mysql_sink, *databases, by_columns=request.param)
 
 
 EVERY_TYPE = """
@@ -46,15 +55,18 @@ EVERY_VALUE = """
 POINT = "000000000101000000000000000000F03F0000000000000040"
 
 
+@DIGESTS
 @pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
 def test_equal_values_of_every_type_are_equal(
     request: pytest.FixtureRequest,
     fresh_database: Callable[[SqlServer], str],
     here: str,
     there: str,
+    by_columns: bool,
 ) -> None:
     left, right = request.getfixturevalue(here), request.getfixturevalue(there)
-    pair = Pair(left, right, fresh_database(left), fresh_database(right))
+    databases = fresh_database(left), fresh_database(right)
+    pair = Pair(left, right, *databases, by_columns=by_columns)
     nulls = ", ".join(["NULL"] * 23)
     for server, table in ((left, pair.table), (right, pair.target)):
         with source(server) as connection:
@@ -111,15 +123,17 @@ def test_a_change_of_any_value_is_seen(pair: Pair) -> None:
         assert (table.different, table.missing, table.extra) == (1, 0, 0), name
 
 
+@DIGESTS
 @pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
 def test_values_that_differ_are_shown_where_they_are_asked_for(
     here: str,
     there: str,
     request: pytest.FixtureRequest,
     fresh_database: Callable[[SqlServer], str],
+    by_columns: bool,
 ) -> None:
     servers = [request.getfixturevalue(name) for name in (here, there)]
-    pair = Pair(*servers, *(fresh_database(server) for server in servers))
+    pair = Pair(*servers, *map(fresh_database, servers), by_columns=by_columns)
     definition, nulls = EVERY_TYPE.replace("js JSON", "js LONGTEXT"), ", ".join(["NULL"] * 23)
     pair.both(f"CREATE TABLE {{}} ({definition}, `Long` TEXT)")
     values = EVERY_VALUE.replace("'null')", "'null', REPEAT('l', 300))")
@@ -155,15 +169,17 @@ def test_values_that_differ_are_shown_where_they_are_asked_for(
     assert not any(sample.columns for sample in pair.verify().tables[0].samples)
 
 
+@DIGESTS
 @pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
 def test_the_empty_member_of_an_enum_is_not_the_value_that_is_none(
     here: str,
     there: str,
     request: pytest.FixtureRequest,
     fresh_database: Callable[[SqlServer], str],
+    by_columns: bool,
 ) -> None:
     servers = [request.getfixturevalue(name) for name in (here, there)]
-    pair = Pair(*servers, *(fresh_database(server) for server in servers))
+    pair = Pair(*servers, *map(fresh_database, servers), by_columns=by_columns)
     pair.both("CREATE TABLE {} (id INT PRIMARY KEY, e ENUM('a', ''))")
     pair.both("INSERT INTO {} VALUES (1, 0), (2, ''), (3, 'a')")
     assert pair.verify().equal

@@ -64,7 +64,7 @@ def listed_keys(keys: Collection[float]) -> str:
     return ", ".join(f"('{key!r}', 0)" for key in keys)
 
 
-@pytest.fixture
+@pytest.fixture(params=[False, True], ids=["the servers' digest", "by columns"])
 def between(
     request: pytest.FixtureRequest,
     fresh_database: Callable[[SqlServer], str],
@@ -72,7 +72,8 @@ def between(
     there: str,
 ) -> Pair:
     left, right = request.getfixturevalue(here), request.getfixturevalue(there)
-    return Pair(left, right, fresh_database(left), fresh_database(right))
+    databases = fresh_database(left), fresh_database(right)
+    return Pair(left, right, *databases, by_columns=request.param)
 
 
 @SERVERS

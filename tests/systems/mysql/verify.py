@@ -31,8 +31,16 @@ FROM_MARIADB = pytest.param("mariadb_server", "mysql_sink", marks=pytest.mark.ma
 class Pair:
     """The same table on two servers."""
 
-    def __init__(self, here: SqlServer, there: SqlServer, left: str, right: str) -> None:
-        self.here, self.there = here, there
+    def __init__(
+        self,
+        here: SqlServer,
+        there: SqlServer,
+        left: str,
+        right: str,
+        *,
+        by_columns: bool = False,
+    ) -> None:
+        self.here, self.there, self.by_columns = here, there, by_columns
         self.table, self.target = TableId(left, "t"), TableId(right, "copy")
 
     def both(self, statement: str) -> None:
@@ -57,5 +65,5 @@ class Pair:
             MySqlSource(Endpoint.parse(self.here.dsn())),
             MySqlSink(Endpoint.parse(self.there.dsn()), Owner(PipelineName("verify"), 1)),
             [self.plan()],
-            **options,
+            **{"by_columns": self.by_columns, **options},
         )

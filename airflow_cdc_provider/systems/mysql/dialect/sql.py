@@ -81,6 +81,16 @@ def chosen_predicate(chosen: Chosen) -> str:
             assert_never(chosen)
 
 
+def one_of(expressions: Sequence[str], keys: Sequence[Key]) -> str:
+    """Return the condition that some SQL expressions have the values of one of these keys."""
+    # MariaDB finds no index range for (a, b) IN (...)
+    equal = (
+        " AND ".join(f"{e} = {literal(part)}" for e, part in zip(expressions, key, strict=True))
+        for key in keys
+    )
+    return " OR ".join(f"({condition})" for condition in equal)
+
+
 def behind_predicate(columns: Sequence[str], key: Key) -> str:
     """Return the condition for keys greater than all that begin with `key`."""
     return _bound(columns, key, strict=">", last=">")

@@ -6,7 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.columns.verify_port import Hashes, Part, Rows, ShownValue, Sum, TablePair
+from airflow_cdc_provider.columns.verify_port import (
+    BY_COLUMNS,
+    SHOWN_CHARACTERS,
+    ColumnsRead,
+    Hashes,
+    Part,
+    Rows,
+    ShownValue,
+    Sum,
+    TablePair,
+)
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     CdcError,
@@ -20,19 +30,59 @@ from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     chosen_predicate,
-    literal,
+    one_of,
     range_predicate,
 )
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
-from airflow_cdc_provider.systems.mysql.verify.verify_text import SHOWN, RowText, row_texts
+from airflow_cdc_provider.systems.mysql.verify.columns_side import MySqlColumnsSide
+from airflow_cdc_provider.systems.mysql.verify.verify_text import RowText, row_texts
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 _BUCKETS = 1024
 _KEYS_A_QUERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlRowCounts:
+    """One table on one server, whose rows are counted by ranges of its primary key."""
+
+    connection: ServerConnection
+    table: TableId
+    key: tuple[str, ...]
+    role: Role
+
+    def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
+        """Return the number of rows in a range of keys, or of the chosen ones, at most `most`."""
+        inside = range_predicate(self.key, keys)
+        rows = f"FROM {quote_table(self.table)} FORCE INDEX (PRIMARY) WHERE {inside}"
+        if chosen is not None:
+            inside = f"{inside} AND {chosen_predicate(chosen)}"
+            rows = f"FROM {quote_table(self.table)} WHERE {inside}"
+        some = f"SELECT 1 {rows} LIMIT {most}"
+        return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
+
+    def require(self, condition: Condition) -> None:
+        """Refuse a condition that the server cannot parse; it is not run."""
+        select = f"SELECT 1 FROM {quote_table(self.table)} WHERE {chosen_predicate(condition)}"
+        try:
+            self._ask(f"EXPLAIN {select}")
+        except RetryableError:
+            raise
+        except CdcError as error:
+            raise RefusedError(
+                f"the {self.role} refuses the condition: {error.what}",
+                where=f"table {self.table}",
+                risk=NOTHING_CHANGED,
+                remedy="write a condition that both servers know, on columns that both have",
+            ) from error
+
+    def _ask(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        """Run a query on the side's server."""
+        return query(self.connection, statement, role=self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +104,6 @@ class MySqlTableSide:
         )[0]
         self._all_made(rows, made)
         return Sum(int(rows), int(number), int(size or 0))
-
-    def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
-        """Return the number of rows in a range of keys, or of the chosen ones, at most `most`."""
-        rows = self._rows(range_predicate(self.key, keys))
-        if chosen is not None:
-            inside = f"{range_predicate(self.key, keys)} AND {chosen_predicate(chosen)}"
-            rows = f"FROM {quote_table(self.table)} WHERE {inside}"
-        some = f"SELECT 1 {rows} LIMIT {most}"
-        return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
-
-    def require(self, condition: Condition) -> None:
-        """Refuse a condition that the server cannot parse; it is not run."""
-        select = f"SELECT 1 FROM {quote_table(self.table)} WHERE {chosen_predicate(condition)}"
-        try:
-            self._ask(f"EXPLAIN {select}")
-        except RetryableError:
-            raise
-        except CdcError as error:
-            raise RefusedError(
-                f"the {self.role} refuses the condition: {error.what}",
-                where=f"table {self.table}",
-                risk=NOTHING_CHANGED,
-                remedy="write a condition that both servers know, on columns that both have",
-            ) from error
 
     def bucket_sums(self) -> Mapping[int, Sum]:
         """Return the sums of all rows, by buckets of keys."""
@@ -131,12 +157,7 @@ class MySqlTableSide:
 
     def _one_of(self, keys: Sequence[Key]) -> str:
         """Return the condition that a key is one of these."""
-        # MariaDB finds no index range for (a, b) IN (...)
-        equal = (
-            " AND ".join(f"{c} = {literal(p)}" for c, p in zip(self.text.key, key, strict=True))
-            for key in map(self.text.key_asked, keys)
-        )
-        return " OR ".join(f"({condition})" for condition in equal)
+        return one_of(self.text.key, [self.text.key_asked(key) for key in keys])
 
     @property
     def _bucket(self) -> str:
@@ -176,9 +197,9 @@ class MySqlVerifySide:
     role: Role
 
     @property
-    def digest(self) -> str:
-        """Return the name of the hash that this side makes of a row."""
-        return "SHA-256 of the text that servers of MySQL's protocol make of a row"
+    def digests(self) -> tuple[str, ...]:
+        """Return the names of the hashes that there are of this side's rows."""
+        return ("SHA-256 of the text that servers of MySQL's protocol make of a row", BY_COLUMNS)
 
     def close(self) -> None:
         self.connection.close()
@@ -188,6 +209,10 @@ class MySqlVerifySide:
         found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
         return found.get(table)
 
+    def counts(self, table: TableSchema, key: tuple[str, ...]) -> MySqlRowCounts:
+        """Return a table of this side, to count its rows by ranges of its key."""
+        return MySqlRowCounts(self.connection, table.table, key, self.role)
+
     def table(self, pair: TablePair) -> MySqlTableSide:
         """Return this side's table of a pair, with the SQL expressions to compare it by."""
         left, right = row_texts(pair.source, pair.sink)
@@ -195,7 +220,13 @@ class MySqlVerifySide:
         key = pair.source.primary_key
         return MySqlTableSide(self.connection, own.table, key, text, self.role)
 
+    def columns_of(self, own: ColumnsRead, other: ColumnsRead) -> MySqlColumnsSide:
+        """Return this side's table of a pair, to be read as columns."""
+        return MySqlColumnsSide(self.connection, own, other, self.role)
+
 
 def _cut(text: str | None) -> str | None:
     """Return a long value cut for people to read."""
-    return text if text is None or len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return (
+        text if text is None or len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+    )

@@ -23,6 +23,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_cdc_provider.columns.verify_port import SHOWN_CHARACTERS
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.keys import KeyKind, KeyPart
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
@@ -34,8 +35,6 @@ _TEMPORALS = {"date", "datetime", "timestamp", "time"}
 _SHORT_TEXTS = {"char", "varchar", "enum", "set"}
 _LONG_TEXTS = {"tinytext", "text", "mediumtext", "longtext", "json"}
 _SHORT_BINARIES = {"binary", "varbinary"}
-SHOWN = 200
-"""Characters of a value that people are shown."""
 _UTF8 = {"utf8mb4", "utf8mb3", "utf8", "ascii"}
 
 Pairs = dict[str, tuple[Column, Column]]
@@ -80,7 +79,9 @@ class RowText:
 
     def key_asked(self, key: Sequence[KeyPart]) -> tuple[KeyPart, ...]:
         """Return a key as the server expects it: the inverse of `key_read`."""
-        return tuple(_bits(str(part)) if at in self.floats else part for at, part in enumerate(key))
+        return tuple(
+            float_bits(str(part)) if at in self.floats else part for at, part in enumerate(key)
+        )
 
 
 def row_texts(source: TableSchema, sink: TableSchema) -> tuple[RowText, RowText]:
@@ -90,6 +91,16 @@ def row_texts(source: TableSchema, sink: TableSchema) -> tuple[RowText, RowText]
     here = _row_text(source, pairs)
     there = _row_text(source, [(right, left) for left, right in pairs])
     return here, there
+
+
+def key_texts(pairs: Sequence[tuple[Column, Column]]) -> tuple[str, ...]:
+    """Return the SQL expressions of a key as texts that both sides make alike."""
+    return tuple(f"CAST({_key_value(own, other)} AS CHAR)" for own, other in pairs)
+
+
+def float_bits(digits: str) -> str:
+    """Return the canonical text of a FLOAT or DOUBLE in a key, which is its bits, from digits."""
+    return struct.pack("<d", float(digits)).hex().upper()
 
 
 def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> RowText:
@@ -134,13 +145,13 @@ def _column_text(own: Column, other: Column) -> ColumnText:
     if own.type.name in _INTEGERS:
         shown = f"CAST({name} + 0 AS CHAR)"
     elif own.type.name.endswith("blob"):
-        shown = f"CONCAT('0x', HEX(LEFT({name}, {SHOWN})))"
+        shown = f"CONCAT('0x', HEX(LEFT({name}, {SHOWN_CHARACTERS})))"
     elif own.type.name in _SHORT_BINARIES or _is_blob(own):
         shown = f"CONCAT('0x', HEX({name}))"
     else:
         shown = f"CONVERT({name} USING utf8mb4)"
     identity = f"IFNULL({_hash(_value(own, other))}, '')"
-    return ColumnText(own.name.casefold(), identity, f"LEFT({shown}, {SHOWN + 1})")
+    return ColumnText(own.name.casefold(), identity, f"LEFT({shown}, {SHOWN_CHARACTERS + 1})")
 
 
 def _key(source: TableSchema, pairs: Pairs) -> tuple[str, ...]:
@@ -148,7 +159,7 @@ def _key(source: TableSchema, pairs: Pairs) -> tuple[str, ...]:
     columns = [pairs[name.casefold()] for name in source.primary_key]
     if all(kind.splittable for kind in source.key_kinds):
         return tuple(quote_identifier(own.name) for own, _ in columns)
-    return tuple(f"CAST({_key_value(own, other)} AS CHAR)" for own, other in columns)
+    return key_texts(columns)
 
 
 def _float_places(source: TableSchema, pairs: Pairs) -> frozenset[int]:
@@ -160,11 +171,6 @@ def _float_places(source: TableSchema, pairs: Pairs) -> frozenset[int]:
 def _digits(bits: str) -> str:
     """Return a double's digits from its bits in hexadecimal."""
     return repr(struct.unpack("<d", bytes.fromhex(bits))[0])
-
-
-def _bits(digits: str) -> str:
-    """Return a double's bits in hexadecimal from its digits."""
-    return struct.pack("<d", float(digits)).hex().upper()
 
 
 def _key_value(own: Column, other: Column) -> str:

@@ -1,8 +1,9 @@
-"""One result in the text protocol, whole, as its own bytes."""
+"""One result in the text protocol as its own bytes, whole or piece by piece."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from airflow_cdc_provider.systems.mysql.server.raw_connection import RawConnection
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
@@ -31,3 +32,16 @@ def chunks_of(
             chunks.append(chunk)
     raw.finish_result()
     return tuple(chunks)
+
+
+def chunks_as_they_come(raw: RawConnection, sql: str, decoder: TextDecoder) -> Iterator[TextChunk]:
+    """Run a query and yield its rows as chunks of bytes; it must be read to its end."""
+    raw.start_query(sql)
+    framer = decoder.framer()
+    while not framer.finished:
+        with framer.space() as space:
+            count = raw.recv_into(space)
+        framer.received(count)
+        while (chunk := framer.chunk()) is not None:
+            yield chunk
+    raw.finish_result()

@@ -13,6 +13,7 @@ from tests.behaviours.target_behaviours import TargetBehaviours
 from tests.behaviours.unlike_target_behaviours import (
     UnlikeTargetBehaviours,
     UnlikeTargetJoinBehaviours,
+    UnlikeTargetVerifyBehaviours,
 )
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.change_behaviours import (
@@ -116,4 +117,12 @@ class TestTargetsOnMySql(MySqlByLoad, TargetBehaviours):
 
 
 class TestTargetsOnMariaDb(MariaDbByInsert, TargetBehaviours):
+    pass
+
+
+class TestUnlikeTargetsComparedOnMySql(MySqlByLoad, UnlikeTargetVerifyBehaviours):
+    pass
+
+
+class TestUnlikeTargetsComparedOnMariaDb(MariaDbByInsert, UnlikeTargetVerifyBehaviours):
     pass

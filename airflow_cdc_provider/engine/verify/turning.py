@@ -1,0 +1,110 @@
+"""Rows of both sides turned into what the sink's table is to hold. No I/O.
+
+At the source the table's shape says which rows are copied and what becomes of their columns. At the
+sink rows that are only marked as deleted are left out: the source no longer has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.shaping import copied_rows, sink_columns
+from airflow_cdc_provider.columns.verify_port import KeyedRows
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, ValueRefusedError
+from airflow_cdc_provider.core.keys import Key, KeyPart
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_filters import columns_in
+from airflow_cdc_provider.core.table_schema import TypeKind
+from airflow_cdc_provider.core.table_shape import OutputColumn
+from airflow_cdc_provider.engine.verify.hashed_table import TurnedRows
+
+_DAY_TEXT = len("YYYY-MM-DD")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTurning:
+    """Turns the source's rows into the sink's."""
+
+    plan: TablePlan
+    key: tuple[OutputColumn, ...]
+    """Where the columns of the sink's key come from."""
+    is_plain: bool
+    """Keys are values, else texts."""
+
+    def __call__(self, read: KeyedRows) -> TurnedRows:
+        """Return the copied rows among those that were read, as the sink has them."""
+        rows, keys = read.rows, read.keys
+        copied = copied_rows(self._with_dates(rows), self.plan)
+        if copied is not None:
+            rows = rows.filter(copied)
+            keys = tuple(column.filter(copied) for column in keys)
+        columns = tuple(sink_columns(rows, self.plan).columns)
+        return TurnedRows(tuple(self._key(keys, rows.num_rows)), columns, rows)
+
+    def _key(self, sourced: Sequence[pa.Array], count: int) -> Iterator[pa.Array]:
+        """Yield the columns of the sink's key: those that were read, and the constant ones."""
+        left = iter(sourced)
+        for each in self.key:
+            if each.source:
+                yield next(left)
+            else:
+                yield pa.repeat(pa.scalar(_constant(each, is_plain=self.is_plain)), count)
+
+    def _with_dates(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with dates, instead of texts, where rows are chosen by them."""
+        where = self.plan.shape.where
+        for name in set() if where is None else set(columns_in(where)):
+            at = rows.schema.get_field_index(name)
+            values = rows.column(at)
+            is_date = self.plan.schema.column(name).type.kind is TypeKind.TEMPORAL
+            if is_date and pa.types.is_string(values.type):
+                rows = rows.set_column(at, name, self._dates(name, values))
+        return rows
+
+    def _dates(self, name: str, texts: pa.Array) -> pa.Array:
+        """Return dates from their texts; refuse those that are no day of the calendar."""
+        first = pc.drop_null(texts).slice(0, 1).to_pylist()
+        kind = pa.date32() if first and len(first[0]) == _DAY_TEXT else pa.timestamp("us")
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise ValueRefusedError(
+                f"{name} has dates that are no day of the calendar, and rows are chosen by it",
+                where=f"verify of {self.plan.schema.table}",
+                risk=f"which of these rows are to be at the sink cannot be told. {NOTHING_CHANGED}",
+                remedy="mend the dates at the source, or compare the table by other means",
+            ) from error
+
+
+def source_key(key: Sequence[OutputColumn], asked: Key, *, is_plain: bool) -> Key | None:
+    """Return the source's part of one of the sink's keys; None if its constants are others."""
+    parts: list[KeyPart] = []
+    for each, part in zip(key, asked, strict=True):
+        if each.source:
+            parts.append(part)
+        elif part != _constant(each, is_plain=is_plain):
+            return None
+    return tuple(parts)
+
+
+def sink_rows(read: KeyedRows, *, flag: int | None) -> TurnedRows:
+    """Return the sink's rows without those that are marked as deleted, by the flag's place."""
+    if flag is None:
+        return TurnedRows(read.keys, tuple(read.rows.columns), read.rows)
+    marked = pc.equal(read.rows.column(flag), 1)
+    living = mask_of(~np.asarray(marked.fill_null(False)))  # noqa: FBT003 - Arrow's own signature
+    rows = read.rows.filter(living)
+    keys = tuple(column.filter(living) for column in read.keys)
+    return TurnedRows(keys, tuple(rows.columns), rows)
+
+
+def _constant(column: OutputColumn, *, is_plain: bool) -> KeyPart:
+    """Return a constant of the sink's key as a part of a key."""
+    value = "" if column.constant is None else column.constant
+    return value if is_plain else str(value)
