@@ -101,11 +101,15 @@ class Ownership:
             log.error("a newer owner took over: pipeline=%s", self._name)
             self._on_end(fenced)
             return True
+        except CdcError:
+            self._heed(None)  # this process may be asked to end all the same
+            raise
         return False
 
-    def _heed(self, state: PipelineState) -> None:
-        """Call `on_end` once when the pipeline is to stop."""
-        if self._is_ending or (state.wanted is not Wanted.STOP and not self._stop.is_set()):
+    def _heed(self, state: PipelineState | None) -> None:
+        """Call `on_end` once when the pipeline is to stop; None where its state is not known."""
+        is_wanted_to_stop = state is not None and state.wanted is Wanted.STOP
+        if self._is_ending or not (is_wanted_to_stop or self._stop.is_set()):
             return
         self._is_ending = True
         log.info("asked to stop: pipeline=%s", self._name)

@@ -51,6 +51,10 @@ class Ledger:
         """Return the generation that may commit, 0 for a pipeline that the ledger does not know."""
         return self._store.read(Part.OWNER).generation
 
+    def require_owner(self) -> None:
+        """Raise `FencedError` if another generation than this ledger's may commit."""
+        decisions.require_owner(self._store.read(Part.OWNER), self._by)
+
     # --- plan and splits ----------------------------------------------------------------------
 
     def plan_id(self) -> str:
