@@ -101,9 +101,7 @@ class Retries:
 
     def warn(self, text: str) -> None:
         """Record a warning among the pipeline's events; a state store that is away misses it."""
-        self._beside(
-            lambda: self._job.store.tell(self._job.spec.pipeline, text, level="warning")
-        )
+        self._beside(lambda: self._job.store.tell(self._job.spec.pipeline, text, level="warning"))
 
     def _beside(self, call: Callable[[], object]) -> None:
         """Call the state store in a thread, and wait for it briefly; errors are left out.

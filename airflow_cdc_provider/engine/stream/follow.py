@@ -251,8 +251,6 @@ class _Tries:
                 if self._retries.back_off.is_over(now - failing_since):
                     raise
                 self._retries.wait("stream restarts from the ledger", error, failures)
-            except FencedError:
-                raise
             except CdcError as error:
                 self._isolate(error)
         if self._following.fenced is not None:
@@ -266,6 +264,8 @@ class _Tries:
 
     def _isolate(self, error: CdcError) -> None:
         """Isolate the tables that an error concerns and restart; raise any other error."""
+        if isinstance(error, FencedError):
+            raise error
         isolation = TableIsolation(self._job, self._following)
         if not self._retries.call(lambda: isolation.stop(error)):
             raise error
