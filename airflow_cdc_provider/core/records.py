@@ -147,6 +147,8 @@ class NoteKind(StrEnum):
     """What persons decided against refusals: who, when, why, and what is read again for it."""
     OUTAGES = "outages"
     """What keeps a job from going forward, and the process that is at it; see `Outage`."""
+    ENDING = "ending"
+    """The generation that is about to end, as it was asked to, whatever is wanted by now."""
     VERIFIED = "verified"
     """What comparing found last of each table: when it began, and whether rows differed."""
     NOTIFICATIONS = "notifications"

@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.ports import StateStore
-from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.core.records import NoteKind, PipelineState
 from airflow_cdc_provider.engine.renewal import Renewal
 
 log = logging.getLogger(__name__)
@@ -113,4 +113,6 @@ class Ownership:
             return
         self._is_ending = True
         log.info("asked to stop: pipeline=%s", self._name)
+        with suppress(CdcError):  # who takes the wish back hears that it was heeded
+            self._store.keep_note(self._name, NoteKind.ENDING, {"generation": self._generation})
         self._on_end(None)

@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.errors import (
     FencedError,
     LeaseHeldError,
     LogPurgedError,
+    NotStoppedYetError,
     RefusedError,
     RetryableError,
     StepMissingError,
@@ -177,7 +178,8 @@ def test_a_lease_of_a_process_that_is_gone_is_not_waited_for(shop: Shop) -> None
 def test_a_paused_pipeline_starts_no_job(shop: Shop) -> None:
     run = shop.run()
     plan(run)
-    assert "has not stopped yet" in pause(run)
+    with pytest.raises(NotStoppedYetError, match="has not stopped yet"):
+        pause(run)
     assert run.store.ensure(run.name).wanted is Wanted.STOP
     with pytest.raises(RefusedError, match="paused"):
         start_snapshot(run)
