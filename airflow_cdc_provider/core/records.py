@@ -148,7 +148,8 @@ class NoteKind(StrEnum):
     OUTAGES = "outages"
     """What keeps a job from going forward, and the process that is at it; see `Outage`."""
     ENDING = "ending"
-    """The generation that is about to end, as it was asked to, whatever is wanted by now."""
+    """The generation that is about to end, whatever is wanted by now, and whether that was wanted:
+    else its process was asked to end."""
     VERIFIED = "verified"
     """What comparing found last of each table: when it began, and whether rows differed."""
     NOTIFICATIONS = "notifications"

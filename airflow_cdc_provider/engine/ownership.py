@@ -114,5 +114,6 @@ class Ownership:
         self._is_ending = True
         log.info("asked to stop: pipeline=%s", self._name)
         with suppress(CdcError):  # who takes the wish back hears that it was heeded
-            self._store.keep_note(self._name, NoteKind.ENDING, {"generation": self._generation})
+            note = {"generation": self._generation, "is_wanted": is_wanted_to_stop}
+            self._store.keep_note(self._name, NoteKind.ENDING, note)
         self._on_end(None)

@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import with_way_back
 from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.views.event_forms import event_forms
 from airflow_cdc_provider.views.outages import (
     HELD_UP,
     driver_is_gone,
@@ -32,6 +33,8 @@ from airflow_cdc_provider.views.remarks import overrides_of, refusal_of
 from airflow_cdc_provider.views.request_text import request_form
 
 EVENTS_SHOWN = 10
+_EVENTS_READ = 200
+"""Of which those that repeat are shown as one."""
 SILENT_S = 30.0
 """Who is at work is heard of every few seconds; one that is silent for so long is not believed."""
 _AT_WORK = frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
@@ -275,10 +278,7 @@ class PipelineStatus:
             },
             "requests": [request_form(request) for request in self.requests],
             "overrides": list(self.overrides),
-            "events": [
-                {"at_us": event.at_us, "level": event.level, "text": event.text}
-                for event in self.events
-            ],
+            "events": event_forms(self.events)[:EVENTS_SHOWN],
         }
 
 
@@ -296,7 +296,7 @@ def status(
             for table in store.tables(name)
         ),
         stream=stream,
-        events=store.events(name, EVENTS_SHOWN),
+        events=store.events(name, _EVENTS_READ),
         at_us=now_us,
         not_copied=tuple(map(str, store.not_copied(name))),
         requests=requests,

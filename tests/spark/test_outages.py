@@ -388,6 +388,9 @@ def test_an_outage_is_told_as_one_with_a_lag_that_grows_until_it_is_over(
         wait_until(lambda: (seen(pipeline).lag_s or 0) > 6)
         assert time.monotonic() - began < 20
         assert_told(pipeline, CODES[side])
+        server = pipeline.source if side == "source" else pipeline.sink
+        (outage,) = seen(pipeline).outages
+        assert server.host in outage.error.where
         way.fault = NONE
         way.cut()
         wait_until(lambda: arrived(pipeline, 2))
