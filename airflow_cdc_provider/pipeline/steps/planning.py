@@ -38,7 +38,7 @@ from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_b
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
-from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
+from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended, set_aside_as_wanted
 from airflow_cdc_provider.pipeline.steps.file_diff import (
     dropped,
     picked_anew,
@@ -142,6 +142,7 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
     Tables that came or went are added and removed; `reach` is how the log is caught up with for
     that.
     """
+    set_aside_as_wanted(run)
     require_not_ended(run)
     with recording_attempt(run, PLAN):
         told = carry_out_table_requests(run, reach=reach)
