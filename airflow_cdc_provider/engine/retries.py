@@ -26,6 +26,8 @@ _BRIEFLY_S = 1.0
 """A state store that answers at all answers in much less."""
 _HEED_EVERY_S = 0.5
 """How soon a wait heeds that this process is asked to end."""
+_PASSED_ON_S = 5.0
+"""An owner passes it on to the job within a second or two; a job without one ends by an error."""
 
 
 class Retries:
@@ -76,6 +78,7 @@ class Retries:
                 return True
             if left_s <= _HEED_EVERY_S:
                 return False
+        self._ending.wait(_PASSED_ON_S)  # who owns the pipeline passes it on
         return True
 
     def require_owner(self) -> None:
