@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from airflow_cdc_provider.cli.arguments import parser
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    NotStoppedYetError,
+    PauseTakenBackError,
+    RefusedError,
+)
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.views.display import Screen
@@ -35,6 +40,8 @@ class ExitCode(IntEnum):
     DIFFERENT = 1
     REFUSED = 2
     FAILED = 3
+    NOT_YET = 4
+    TAKEN_BACK = 5
     INTERRUPTED = 130
 
 
@@ -96,7 +103,7 @@ def execute(
     except CdcError as error:
         if not screen.has_result:  # the findings of a check have been shown in full
             _explain(error, json_to=out if options.json else None)
-        return ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.FAILED
+        return _code_of(error)
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         return ExitCode.FAILED
@@ -106,6 +113,16 @@ def execute(
     finally:
         screen.close()
     return ExitCode.FINE if fine else ExitCode.DIFFERENT
+
+
+def _code_of(error: CdcError) -> ExitCode:
+    """Return the exit code of a command that ends with an error."""
+    codes = (
+        (RefusedError, ExitCode.REFUSED),
+        (NotStoppedYetError, ExitCode.NOT_YET),
+        (PauseTakenBackError, ExitCode.TAKEN_BACK),
+    )
+    return next((code for kind, code in codes if isinstance(error, kind)), ExitCode.FAILED)
 
 
 def _command(name: str) -> Command:

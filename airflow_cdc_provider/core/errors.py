@@ -210,6 +210,18 @@ class LeaseHeldError(RetryableError):
     code = "CDC-OWN-003"
 
 
+class NotStoppedYetError(RetryableError):
+    """The owner was asked to stop, and has not in the time that was given to it."""
+
+    code = "CDC-OWN-005"
+
+
+class PauseTakenBackError(CdcError):
+    """A pause was taken back by somebody else before it was reached."""
+
+    code = "CDC-OWN-006"
+
+
 class StepMissingError(CdcError):
     """A step that must come before this one is not done; a retry of this step does not do it."""
 

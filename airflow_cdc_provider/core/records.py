@@ -191,6 +191,11 @@ class NoteKind(StrEnum):
     """What persons decided against refusals: who, when, why, and what is read again for it."""
     OUTAGES = "outages"
     """What keeps a job from going forward, and the process that is at it; see `Outage`."""
+    ENDING = "ending"
+    """The generation that is about to end, whatever is wanted by now, and whether that was wanted:
+    else its process was asked to end."""
+    TRY_AGAIN = "try_again"
+    """The generation whose failure a person wants the next run to set aside."""
     VERIFIED = "verified"
     """What comparing found last of each table: when it began, and whether rows differed."""
     NOTIFICATIONS = "notifications"

@@ -20,19 +20,58 @@ class TableDrift:
     sink_table: TableId
     text: str
     """What is so, in words that follow the table's name."""
+    is_gone: bool = False
+
+    @classmethod
+    def gone(cls, table: TableId, sink_table: TableId) -> TableDrift:
+        """Return the drift of a sink table that somebody dropped or renamed."""
+        return cls(table, sink_table, "it is gone", is_gone=True)
 
 
 def drift_error(drifts: Sequence[TableDrift], where: str) -> SinkTableChangedError:
     """Return the error for tables whose definition was changed at the sink."""
     shown = "; ".join(f"{drift.sink_table}: {drift.text}" for drift in drifts[:_SHOWN_TABLES])
     more = f"; and {len(drifts) - _SHOWN_TABLES} tables more" if len(drifts) > _SHOWN_TABLES else ""
-    arguments = " ".join(f"--table {drift.table}" for drift in drifts)
+    gone = [drift.table for drift in drifts if drift.is_gone]
+    altered = [drift.table for drift in drifts if not drift.is_gone]
+    risks = [_RISK_GONE] if gone else []
+    risks += [_RISK_ALTERED] if altered else []
+    ways = [_way_back_of_gone(gone)] if gone else []
+    ways += [_way_back_of_altered(altered)] if altered else []
     return SinkTableChangedError(
         f"tables of the sink were changed there, and may alter or refuse rows: {shown}{more}",
         where,
-        "values that were there may have been converted with the change, and rows written since "
-        "it may have been altered; nothing more is written",
+        f"{'; '.join(risks)}; nothing more is written",
+        "; ".join(ways),
+    ).about(*(drift.table for drift in drifts))
+
+
+_RISK_GONE = "the rows of a table that is gone are gone with it"
+_RISK_ALTERED = (
+    "values that were there may have been converted with the change, and rows written since it "
+    "may have been altered"
+)
+
+
+def _way_back_of_gone(tables: Sequence[TableId]) -> str:
+    """Return the remedy for tables that are gone at the sink."""
+    arguments = _arguments(tables)
+    return (
+        f"`reset` with {arguments} and run: only that is made anew and read again; or bring it "
+        f"back with its rows, and `resume` with {arguments}, or run where nothing streams"
+    )
+
+
+def _way_back_of_altered(tables: Sequence[TableId]) -> str:
+    """Return the remedy for tables whose definition was altered at the sink."""
+    arguments = _arguments(tables)
+    return (
         f"change the table back and `resume` with {arguments}, or run where nothing streams: its "
         "rows are read again then, and put right; or drop it at the sink and `reset` with "
-        f"{arguments}: only that is read again",
-    ).about(*(drift.table for drift in drifts))
+        f"{arguments}: only that is read again"
+    )
+
+
+def _arguments(tables: Sequence[TableId]) -> str:
+    """Return the arguments of a command that names tables."""
+    return " ".join(f"--table {table}" for table in tables)

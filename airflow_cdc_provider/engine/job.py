@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.engine.sink.port import Owner, Sink, SinkSettings
+from airflow_cdc_provider.engine.stream.isolation import mark_drifted
 
 Place = TypeVar("Place")
 
@@ -175,6 +176,7 @@ def _remember(job: Job, error: CdcError) -> None:
             job.store.move(
                 spec.pipeline, spec.generation, expected=state.phase, to=Phase.FAILED, error=stored
             )
+            mark_drifted(job.store, spec.pipeline, spec.generation, error)
         job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {error}", level="error")
 
 

@@ -27,8 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class Part(StrEnum):
-    """The part of a job that meets an error: its work, the sink or the source."""
+    """The part of a job that meets an error; of two with one error the first is shown."""
 
+    LOCK = "lock"
+    """Writes of the job that wait at the sink for another session's lock."""
     WORK = "work"
     """The job's own work."""
     SINK = "sink"

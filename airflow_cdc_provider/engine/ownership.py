@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.ports import StateStore
-from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.core.records import NoteKind, PipelineState
 from airflow_cdc_provider.engine.renewal import Renewal
 
 log = logging.getLogger(__name__)
@@ -101,12 +101,19 @@ class Ownership:
             log.error("a newer owner took over: pipeline=%s", self._name)
             self._on_end(fenced)
             return True
+        except CdcError:
+            self._heed(None)  # this process may be asked to end all the same
+            raise
         return False
 
-    def _heed(self, state: PipelineState) -> None:
-        """Call `on_end` once when the pipeline is to stop."""
-        if self._is_ending or (state.wanted is not Wanted.STOP and not self._stop.is_set()):
+    def _heed(self, state: PipelineState | None) -> None:
+        """Call `on_end` once when the pipeline is to stop; None where its state is not known."""
+        is_wanted_to_stop = state is not None and state.wanted is Wanted.STOP
+        if self._is_ending or not (is_wanted_to_stop or self._stop.is_set()):
             return
         self._is_ending = True
         log.info("asked to stop: pipeline=%s", self._name)
+        with suppress(CdcError):  # who takes the wish back hears that it was heeded
+            note = {"generation": self._generation, "is_wanted": is_wanted_to_stop}
+            self._store.keep_note(self._name, NoteKind.ENDING, note)
         self._on_end(None)

@@ -103,7 +103,9 @@ def _follow_reports(
     """Mark splits as finished or as planned again, as the ledger has them; return both counts."""
     held, told = ledger.finished_ids(), store.split_statuses(name)
     known = {split_id for split_id, status in told.items() if status is SplitStatus.FINISHED}
-    finished = ledger.reports(but=known) if held - known else ()
+    missed = ledger.reports(but=known) if held - known else ()
+    planned = {table.table for table in store.tables(name)} if missed else frozenset()
+    finished = [each for each in missed if each[0].table in planned]  # some were removed since
     # halves that were published before the store heard of the cut
     fresh = [split for split, _ in finished if split.split_id not in told]
     store.add_splits(name, generation, fresh)

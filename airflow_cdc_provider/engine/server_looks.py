@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.errors import (
     SinkUnreachableError,
     SourceUnreachableError,
 )
-from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.job import Job, JobServers
 from airflow_cdc_provider.engine.looker import ServerQuery
 from airflow_cdc_provider.engine.outages import Outages, Part
 
@@ -25,18 +25,6 @@ SOON_S = 1.0
 """A server that answers at all answers a look in much less."""
 SILENT_S = 5.0
 """A server that has not answered a look for so long is away."""
-_SILENCES = {
-    Part.SINK: SinkUnreachableError(
-        "the sink does not answer",
-        risk="it falls behind; nothing is lost while the source keeps its log",
-        remedy="bring it back; the job goes on by itself",
-    ),
-    Part.SOURCE: SourceUnreachableError(
-        "the source does not answer",
-        risk="the sink falls behind; nothing is lost while the source keeps its log",
-        remedy="bring it back; the job goes on by itself",
-    ),
-}
 
 
 class Closes(Protocol):
@@ -86,10 +74,33 @@ class ServerLook(ServerQuery[Answer], Generic[Opened, Answer]):
                 opened.close()
 
 
-def note_failure(outages: Outages, part: Part, look: ServerQuery[Answer]) -> bool:
-    """Note in the outages if a server does not answer its check; return whether it does not."""
+def silences(servers: JobServers) -> Mapping[Part, CdcError]:
+    """Return the error of each of a job's servers for when it does not answer."""
+    return {
+        Part.SINK: SinkUnreachableError(
+            "the sink does not answer",
+            where=f"sink {servers.sink}",
+            risk="it falls behind; nothing is lost while the source keeps its log",
+            remedy="bring it back; the job goes on by itself",
+        ),
+        Part.SOURCE: SourceUnreachableError(
+            "the source does not answer",
+            where=f"source {servers.source}",
+            risk="the sink falls behind; nothing is lost while the source keeps its log",
+            remedy="bring it back; the job goes on by itself",
+        ),
+    }
+
+
+def note_failure(
+    outages: Outages, part: Part, look: ServerQuery[Answer], silence: CdcError
+) -> bool:
+    """Note in the outages if a server does not answer its check; return whether it does not.
+
+    `silence` is the error of a server that says nothing.
+    """
     if look.silent_s > SILENT_S:
-        outages.note(part, _SILENCES[part], for_s=look.silent_s)
+        outages.note(part, silence, for_s=look.silent_s)
     elif look.error is not None:
         outages.note(part, look.error, tries=look.failures)
     else:
@@ -97,9 +108,11 @@ def note_failure(outages: Outages, part: Part, look: ServerQuery[Answer]) -> boo
     return True
 
 
-def note_answer(outages: Outages, part: Part, look: ServerQuery[Answer]) -> None:
+def _note_answer(
+    outages: Outages, part: Part, look: ServerQuery[Answer], silence: CdcError
+) -> None:
     """Note in the outages whether a server answers its check."""
-    if not note_failure(outages, part, look) and not look.is_looking:
+    if not note_failure(outages, part, look, silence) and not look.is_looking:
         outages.over(part)
 
 
@@ -114,6 +127,7 @@ def watched_servers(job: Job, outages: Outages) -> Iterator[None]:
             "cdc-source-look", lambda: job.source().log_end(purpose="watch"), lambda end: end.now()
         ),
     }
+    silent = silences(job.servers)
     closing = threading.Event()
 
     def watch() -> None:
@@ -123,7 +137,7 @@ def watched_servers(job: Job, outages: Outages) -> Iterator[None]:
             until_s = time.monotonic() + SOON_S
             for part, look in looks.items():
                 look.wait(until_s - time.monotonic())
-                note_answer(outages, part, look)
+                _note_answer(outages, part, look, silent[part])
             outages.tell()
 
     thread = threading.Thread(target=watch, name="cdc-watch", daemon=True)

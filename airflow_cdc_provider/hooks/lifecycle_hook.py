@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, RetryableError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.hooks.steps import CdcSteps
 
@@ -82,17 +82,9 @@ def _stop_or_bring_back(
 
 def _pause(steps: CdcSteps, _: Sequence[TableId], wait_s: float) -> str:
     """Pause the pipeline; raise if its owner has not stopped in time."""
-    from airflow_cdc_provider.pipeline.steps import pausing, range_requests  # noqa: PLC0415 - see above
+    from airflow_cdc_provider.pipeline.steps import pausing  # noqa: PLC0415 - see above
 
-    told = pausing.pause(steps.run, wait_s=wait_s)
-    if range_requests.is_owned(steps.run):
-        raise RetryableError(
-            told,
-            where=f"pipeline {steps.run.name}",
-            risk="none: it is asked to stop, and will",
-            remedy="run the task again, or let it wait longer for its owner",
-        )
-    return told
+    return pausing.pause(steps.run, wait_s=wait_s)
 
 
 def _resume(steps: CdcSteps, _: Sequence[TableId], __: float) -> str:

@@ -195,18 +195,26 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
             case Verdict.TIMEOUT:
                 raise AirflowSensorTimeout(f"pipeline {event.pipeline}: {event.detail}")
             case Verdict.FAILED:
-                error = _named(event)
-                # a job has the password of its start: a new one reads the connection again
-                is_refused = isinstance(error, AccessDeniedError)
-                is_first = not wait.is_refused or self._was_healthy(event, wait)
-                if not (isinstance(error, RetryableError) or (is_refused and is_first)):
-                    raise error
+                is_refused = self._require_worth_a_restart(event, wait)
                 self._restart(context, steps, event, replace(wait, is_refused=is_refused))
             case Verdict.LOST:
                 self._restart(context, steps, event, wait)
+            case Verdict.ENDED:  # as it was asked to: no failure that counts
+                self.log.info("stream starts again: %s", event.detail)
+                self._start(context, steps, wait)
             case Verdict.LOOK:
                 self._look(context, steps, wait)
         assert_never(event.verdict)
+
+    def _require_worth_a_restart(self, event: StreamEvent, wait: _Wait) -> bool:
+        """Raise an error that a restart does not mend; return whether an account was refused."""
+        error = _named(event)
+        # a job has the password of its start: a new one reads the connection again
+        is_refused = isinstance(error, AccessDeniedError)
+        is_first = not wait.is_refused or self._was_healthy(event, wait)
+        if not (isinstance(error, RetryableError) or (is_refused and is_first)):
+            raise error
+        return is_refused
 
     def _restart(
         self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait

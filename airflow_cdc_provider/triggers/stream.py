@@ -82,6 +82,8 @@ class Look:
     outages: tuple[Outage, ...] = ()
     came_us: int = 0
     """When the stream last told of a table that came at the source, 0 if it has not lately."""
+    has_heeded: bool = False
+    """The job has heeded a pause, which may be taken back by now."""
 
 
 class CdcStreamTrigger(BaseTrigger):
@@ -167,7 +169,9 @@ class CdcStreamTrigger(BaseTrigger):
                 send_stream_metrics(
                     self.pipeline, seen.stream, now_us=now_us(), outages=seen.outages
                 )
-                watch = watch.look(seen.stream, now_us(), is_gone=seen.is_gone)
+                watch = watch.look(
+                    seen.stream, now_us(), is_gone=seen.is_gone, has_heeded=seen.has_heeded
+                )
                 generation = 0 if seen.state is None else seen.state.generation
                 verdict, detail = judge(
                     seen.state,
@@ -287,7 +291,14 @@ def _look(reader: SqlStateReader, name: PipelineName) -> Look:
         driver_is_gone(noted, generation),
         outages_of(noted, generation) if streams else (),
         max(_came(reader, name), default=0) if streams else 0,
+        _has_heeded(reader, name, generation),
     )
+
+
+def _has_heeded(reader: SqlStateReader, name: PipelineName, generation: int) -> bool:
+    """Tell whether a generation's job has heeded a pause."""
+    note = reader.note(name, NoteKind.ENDING)
+    return note is not None and note.form == {"generation": generation, "is_wanted": True}
 
 
 def _came(reader: SqlStateReader, name: PipelineName) -> Iterator[int]:

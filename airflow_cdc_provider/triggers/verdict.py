@@ -41,6 +41,8 @@ class Verdict(StrEnum):
     """It was asked to stop, and nobody is at work any more."""
     LOST = "lost"
     """It is wanted, and nobody is at work, or the position stands still."""
+    ENDED = "ended"
+    """It ended as it was asked to, and is wanted again: a pause was taken back."""
     FAILED = "failed"
     LOOK = "look"
     """All is well, and it is time to look, on a worker, for new tables at the source and for what
@@ -80,10 +82,19 @@ class Watch:
     """When the position was first seen to be this one, or nothing was waiting."""
     is_gone: bool = False
     """The job's process was of this machine, and has ended."""
+    has_heeded: bool = False
+    """The job has heeded a pause, which may be taken back by now."""
 
-    def look(self, stream: StreamState | None, now_us: int, *, is_gone: bool = False) -> Watch:
+    def look(
+        self,
+        stream: StreamState | None,
+        now_us: int,
+        *,
+        is_gone: bool = False,
+        has_heeded: bool = False,
+    ) -> Watch:
         """Return what is known after another check."""
-        seen = replace(self, is_gone=is_gone)
+        seen = replace(self, is_gone=is_gone, has_heeded=has_heeded)
         if stream is None:
             return replace(seen, moved_us=now_us)
         position = str(stream.position)
@@ -161,7 +172,8 @@ def judge(
     if watch.is_gone and state.phase is Phase.STREAMING and word_s > GONE_S:
         return Verdict.LOST, f"its process is gone, the last word is {word_s:.0f} s old"
     if silence_s > GONE_S and _has_ended(state, stream, now_us):
-        return Verdict.LOST, "it was stopped, is wanted again, and nobody has started it"
+        why = "it was stopped, is wanted again, and nobody has started it"
+        return (Verdict.ENDED if watch.has_heeded else Verdict.LOST), why
     if is_silent:
         return Verdict.LOST, _silent(state, silence_s)
     stalled_s = (now_us - watch.moved_us) / _US if watch.moved_us else 0.0

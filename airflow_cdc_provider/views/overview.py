@@ -77,7 +77,8 @@ def _line(status: PipelineStatus) -> str:
 
 def _problems(status: PipelineStatus) -> list[str]:
     """Return a pipeline's problems as texts."""
-    found = [outage_text(outage, status.at_us) for outage in status.outages]
+    found = [status.nobody] if status.nobody else []
+    found += [outage_text(outage, status.at_us) for outage in status.outages]
     found += [] if status.refusal is None else [str(status.refusal)]
     found += [str(status.state.error)] if status.state.error else []
     found += late_lines(status)

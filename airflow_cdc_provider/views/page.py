@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.views.error_facts import facts_of, remark, stopped_facts, stored_facts
+from airflow_cdc_provider.views.event_forms import event_forms
 from airflow_cdc_provider.views.freshness import late_error
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_error, outages_of
@@ -30,7 +31,6 @@ _ADD = "`add` with --table {table} copies it from now on"
 _RUN_AGAIN = "if it was killed, the next `run` goes on where it was"
 _REQUESTS_SHOWN = 50
 _TROUBLES_SHOWN = 20
-_AGAIN_US = 600 * 1_000_000
 
 
 def unseen_row(name: str, error: CdcError) -> Form:
@@ -190,7 +190,7 @@ def pipeline_form(
         "not_copied": [] if seen is None else list(seen.not_copied[:_TROUBLES_SHOWN]),
         "is_handed_off": store.is_handed_off(name),
         "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
-        "events": _event_forms(told),
+        "events": event_forms(told),
     }
 
 
@@ -222,22 +222,6 @@ def _preflight_form(store: SqlStateReader, name: PipelineName) -> Form | None:
         return None
     findings = [{**found, "in_airflow": way_in_airflow(found["fix"])} for found in form["findings"]]
     return {**form, "findings": findings}
-
-
-def _event_forms(events: Iterable[PipelineEvent]) -> list[Form]:
-    """Return events as JSON, newest first; repetitions within minutes are one."""
-    found: list[Form] = []
-    latest: dict[tuple[str, str], Form] = {}
-    for each in events:
-        same = latest.get((each.level, each.text))
-        if same is not None and same["since_us"] - each.at_us < _AGAIN_US:
-            same["since_us"] = each.at_us
-            same["times"] += 1
-            continue
-        form = {"at_us": each.at_us, "level": each.level, "text": each.text}
-        found.append({**form, "since_us": each.at_us, "times": 1})
-        latest[each.level, each.text] = found[-1]
-    return found
 
 
 def _spark_form(events: Sequence[PipelineEvent], generation: int) -> Form | None:

@@ -33,7 +33,8 @@ def overrides_of(note: Note | None) -> tuple[Mapping[str, Any], ...]:
 
 def remark_lines(status: PipelineStatus) -> list[str]:
     """Return lines on the last try's error, decisions against refusals, and requests' rows."""
-    lines = [] if status.refusal is None else [f"  problem: {status.refusal}"]
+    lines = [f"  problem: {status.nobody}"] if status.nobody else []
+    lines += [] if status.refusal is None else [f"  problem: {status.refusal}"]
     lines += [f"  problem: {text}" for text in late_lines(status)]
     for made in status.overrides:
         at = datetime.fromtimestamp(made["at_us"] / 1e6, UTC)

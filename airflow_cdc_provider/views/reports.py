@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
@@ -13,9 +12,10 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import KeyList
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.error_lines import all_finding_lines
+from airflow_cdc_provider.views.event_forms import event_forms, event_line
 from airflow_cdc_provider.views.progress import lag_text, progress_line
 from airflow_cdc_provider.views.request_text import request_line
-from airflow_cdc_provider.views.status import PipelineStatus
+from airflow_cdc_provider.views.status import EVENTS_SHOWN, PipelineStatus
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
@@ -187,12 +187,7 @@ def status_lines(status: PipelineStatus) -> list[str]:
     if status.doubt:
         held = f"{status.doubt}; nobody may be at work"
     lines.append(f"  owner: {owner} ({held}), generation {status.state.generation}")
-    lines += [
-        f"  {datetime.fromtimestamp(event.at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} "
-        f"[{event.level}] {event.text}"
-        for event in status.events
-    ]
-    return lines
+    return lines + [f"  {event_line(form)}" for form in event_forms(status.events)[:EVENTS_SHOWN]]
 
 
 def verify_form(name: PipelineName, report: VerifyReport) -> Form:

@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import with_way_back
 from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.views.event_forms import event_forms
 from airflow_cdc_provider.views.outages import (
     HELD_UP,
     driver_is_gone,
@@ -32,6 +33,12 @@ from airflow_cdc_provider.views.remarks import overrides_of, refusal_of
 from airflow_cdc_provider.views.request_text import request_form
 
 EVENTS_SHOWN = 10
+_EVENTS_READ = 200
+"""Of which those that repeat are shown as one."""
+NOBODY = (
+    "it is wanted to run, and nothing runs it: `run` it, or begin a run of its DAG in Airflow; or "
+    "`pause` it"
+)
 SILENT_S = 30.0
 """Who is at work is heard of every few seconds; one that is silent for so long is not believed."""
 _AT_WORK = frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
@@ -113,6 +120,8 @@ class PipelineStatus:
     """What kept the owner's job from going forward, when it was last heard of."""
     freshness_s: int | None = None
     """How many seconds old the copy may be, as the pipeline file says."""
+    is_continuous: bool = False
+    """The file says that it streams without an end, so that something has to run it."""
 
     @property
     def rows(self) -> int:
@@ -217,6 +226,17 @@ class PipelineStatus:
         return self.state.phase in _AT_WORK and (not self.is_owned or bool(self.doubt))
 
     @property
+    def nobody(self) -> str:
+        """Say that a continuous pipeline is wanted to run and nothing runs it; empty otherwise.
+
+        One that never ran waits for its first run, and one that failed says why it does not run.
+        """
+        is_begun = self.state.phase not in {Phase.NEW, Phase.FAILED}
+        if not self.is_continuous or not is_begun or self.is_owned:
+            return ""
+        return "" if self.state.wanted is Wanted.STOP else NOBODY
+
+    @property
     def summary(self) -> str:
         """Describe in a few words what the pipeline is doing."""
         phase = self.state.phase
@@ -250,6 +270,7 @@ class PipelineStatus:
             "freshness_s": self.freshness_s,
             "copy_age_s": self.copy_age_s,
             "late": self.is_late,
+            "nobody": self.nobody,
             "consistent": self.is_consistent,
             "rows": self.rows,
             "splits_finished": self.splits_finished,
@@ -275,17 +296,19 @@ class PipelineStatus:
             },
             "requests": [request_form(request) for request in self.requests],
             "overrides": list(self.overrides),
-            "events": [
-                {"at_us": event.at_us, "level": event.level, "text": event.text}
-                for event in self.events
-            ],
+            "events": event_forms(self.events)[:EVENTS_SHOWN],
         }
 
 
 def status(
-    store: StateReader, name: PipelineName, *, now_us: int, freshness_s: int | None = None
+    store: StateReader,
+    name: PipelineName,
+    *,
+    now_us: int,
+    freshness_s: int | None = None,
+    is_continuous: bool = False,
 ) -> PipelineStatus:
-    """Return a pipeline's status from the state store."""
+    """Return a pipeline's status from the state store; the file says the rest."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
     requests, stream = store.requests(name, only_open=True), store.stream(name)
     noted, last_try = store.note(name, NoteKind.OUTAGES), store.note(name, NoteKind.LAST_TRY)
@@ -296,7 +319,7 @@ def status(
             for table in store.tables(name)
         ),
         stream=stream,
-        events=store.events(name, EVENTS_SHOWN),
+        events=store.events(name, _EVENTS_READ),
         at_us=now_us,
         not_copied=tuple(map(str, store.not_copied(name))),
         requests=requests,
@@ -306,4 +329,5 @@ def status(
         overrides=overrides_of(store.note(name, NoteKind.OVERRIDES)),
         noted_outages=outages_of(noted, state.generation),
         freshness_s=freshness_s,
+        is_continuous=is_continuous,
     )

@@ -16,12 +16,12 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
 )
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.links.spark import spark_url
 from airflow_cdc_provider.state.asking import ask_about_tables
-from airflow_cdc_provider.state.desired_state import want
+from airflow_cdc_provider.state.desired_state import want, what_of
 from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_forms, unseen_row
 from airflow_cdc_provider.views.request_text import request_form
@@ -174,21 +174,33 @@ def samples(known: Known) -> Form:
 
 
 def wanted(known: Known, wish: Wish, user: GetUserDep) -> Form:
-    """Store that a pipeline is to run, to stop, or to begin again."""
-    name = PipelineName(known.name)
-    now = want(_store(known), name, Wanted(wish.wanted), by=_person(user))
-    return {"wanted": now.value}
+    """Store that a pipeline is to run, to stop, or to begin again.
+
+    No run is begun here. Of a pipeline that failed the answer says so, and what begins one.
+    """
+    store, name = _store(known), PipelineName(known.name)
+    now = want(store, name, Wanted(wish.wanted), by=_person(user))
+    state = store.ensure(name)
+    if now is not Wanted.RUN or state.phase is not Phase.FAILED:
+        return {"wanted": now.value}
+    first = f"switch the DAG {known.dag_id} on, then " if known.dag.is_paused else ""
+    return {
+        "wanted": now.value,
+        "what": f"{name} has failed, and stays so until a run begins: {what_of(state.error)}",
+        "remedy": f"{first}begin a run of the DAG {known.dag_id}, which tries it again",
+    }
 
 
 def change_tables(known: Known, wish: Change, user: GetUserDep) -> Form:
     """Store a request to pause, resume, add, remove or reset tables."""
     store, name = _store(known), PipelineName(known.name)
-    if not store.is_handed_off(name):
+    is_planned = bool(store.ensure(name).plan_id)
+    if not (store.is_handed_off(name) or (wish.change == "remove" and is_planned)):
         raise RefusedError(
             f"{name} has no stream yet: its tables are read together",
             where=f"state of {name}",
             risk=NOTHING_CHANGED,
-            remedy="let its snapshot end first",
+            remedy="let its snapshot end first; `remove` alone leaves a table out of it",
         )
     try:
         tables = [TableId.parse(text) for text in wish.tables]

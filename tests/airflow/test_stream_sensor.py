@@ -140,6 +140,13 @@ def test_a_stream_that_does_not_stay_alive_is_given_up(
     assert not isinstance(error.value, AirflowFailException)  # a retry begins to count anew
 
 
+def test_a_pause_that_was_taken_back_is_no_restart_that_counts(
+    sensor: CdcStreamSensor, context: Any, generation: int
+) -> None:
+    with pytest.raises(RestartedError):
+        told(sensor, context, Verdict.ENDED, wait={"restarts": 2})
+
+
 def test_a_stream_that_was_well_for_long_may_be_restarted_as_often_again(
     sensor: CdcStreamSensor, context: Any, generation: int
 ) -> None:

@@ -71,10 +71,12 @@ def test_an_old_heartbeat_does_not_count_against_a_stream_that_was_just_started(
     assert verdict(stream=silent, watch=Watch(since_us=NOW - S)) is Verdict.WAITING
 
 
-def test_a_stream_that_was_stopped_and_is_wanted_again_is_lost_within_seconds() -> None:
+def test_a_stream_that_was_stopped_and_is_wanted_again_has_ended_within_seconds() -> None:
     """A pause that is taken back before anybody has looked ends the job all the same."""
     stopped = replace(STATE, phase=Phase.STOPPED, updated_us=NOW - 6 * S)
-    assert verdict(stopped) is Verdict.LOST
+    heeded = Watch(since_us=0, has_heeded=True)
+    assert verdict(stopped, watch=heeded) is Verdict.ENDED
+    assert verdict(stopped) is Verdict.LOST  # it ended by itself
     assert verdict(replace(stopped, updated_us=NOW - 4 * S)) is Verdict.WAITING
     assert verdict(replace(stopped, lease_until_us=NOW + S)) is Verdict.WAITING
     assert verdict(replace(stopped, generation=8)) is Verdict.WAITING

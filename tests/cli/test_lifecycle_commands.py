@@ -166,6 +166,36 @@ def test_a_restart_where_nobody_is_at_work_clears_what_failed(shop: Shop, say: S
     assert (state.phase, state.error, state.wanted) == (Phase.PLANNING, NO_ERROR, Wanted.RUN)
 
 
+@pytest.mark.parametrize("command", ["restart", "resume"])
+def test_a_pipeline_that_nothing_runs_after_it_was_let_go_on_says_so(
+    shop: Shop, say: Say, command: str
+) -> None:
+    run = shop.run()
+    away = StoredError.of(SourceUnreachableError("away"))
+    generation = plan(run).generation
+    run.store.move(run.name, generation, expected=Phase.PLANNING, to=Phase.FAILED, error=away)
+    give_back(run)
+    nobody = "problem: it is wanted to run, and nothing runs it"
+    assert nobody not in say("show").out
+    assert say(command).code == 0
+    for look in ("show", "status"):
+        assert nobody in say(look).out
+        assert "nothing runs it" in str(say(look, "--json").form)
+    run.store.want(run.name, Wanted.STOP)
+    assert nobody not in say("show").out
+    run.store.want(run.name, Wanted.RUN)
+    run.store.take_over(run.name, "somebody")
+    assert nobody not in say("show").out
+
+
+def test_a_pipeline_that_runs_now_and_then_rests_without_a_problem(shop: Shop, say: Say) -> None:
+    shop.path.write_text(shop.path.read_text() + "stream: {mode: bounded}\n")
+    run = shop.run()
+    plan(run)
+    give_back(run)
+    assert "nothing runs it" not in say("show").out
+
+
 def test_a_table_is_dropped_at_the_sink_once_its_rows_were_told_and_it_was_confirmed(
     shop: Shop, say: Say
 ) -> None:

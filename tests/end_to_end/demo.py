@@ -13,12 +13,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 
+from airflow_cdc_provider.core.errors import NotStoppedYetError
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
@@ -272,7 +273,8 @@ def _leave_up(demo: Demo) -> None:
 
 def _end(demo: Demo) -> None:
     """Stop the stream at a boundary before its servers go away."""
-    pause(demo.run, wait_s=30.0)
+    with suppress(NotStoppedYetError):
+        pause(demo.run, wait_s=30.0)
 
 
 def _check_place() -> None:

@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.errors import (
     FencedError,
     LeaseHeldError,
     LogPurgedError,
+    NotStoppedYetError,
     RefusedError,
     RetryableError,
     StepMissingError,
@@ -36,6 +37,7 @@ from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot, start_stream
 from airflow_cdc_provider.pipeline.steps.verifying import verify
+from airflow_cdc_provider.state.desired_state import want
 from airflow_cdc_provider.views.status import status
 from tests.behaviours.state_behaviours import at
 from tests.pipeline.conftest import Shop
@@ -177,7 +179,8 @@ def test_a_lease_of_a_process_that_is_gone_is_not_waited_for(shop: Shop) -> None
 def test_a_paused_pipeline_starts_no_job(shop: Shop) -> None:
     run = shop.run()
     plan(run)
-    assert "has not stopped yet" in pause(run)
+    with pytest.raises(NotStoppedYetError, match="has not stopped yet"):
+        pause(run)
     assert run.store.ensure(run.name).wanted is Wanted.STOP
     with pytest.raises(RefusedError, match="paused"):
         start_snapshot(run)
@@ -267,6 +270,16 @@ def test_a_stream_that_ended_for_good_is_not_gone_on_with(
     assert run.store.ensure(run.name) == before
     (found,) = check(run).blocks
     assert found.code == "pipeline.ended"
+
+
+def test_the_next_run_tries_a_stream_again_that_the_page_resumed(shop: Shop) -> None:
+    run = streamed_until(shop, StoredError("CDC-INT-008 shop.orders was changed"))
+    run.store.release_lease(run.name, run.store.ensure(run.name).generation)
+    want(run.store, run.name, Wanted.RUN, by="somebody")
+    assert run.store.ensure(run.name).phase is Phase.FAILED
+    assert not check(run).blocks
+    assert plan(run).handed_off
+    assert run.store.ensure(run.name).phase is Phase.HANDED_OFF
 
 
 def test_a_reset_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> None:

@@ -251,6 +251,17 @@ def test_a_stream_that_waits_for_its_sink_stops_when_asked_to(
     assert phase_of(pipeline) is (before if moment == "start" else Phase.STOPPED)
 
 
+def test_a_stream_that_waits_for_its_sink_stops_when_it_is_signalled(
+    outages: Outages, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline, stop = handed_off(outages.pipeline), threading.Event()
+    made = replace(job(pipeline, JobKind.STREAM), stop=stop)
+    outages.gone("sink")
+    running = under_way(lambda: run_stream(made, OwnFollower, back_off=SLOW), caplog)
+    stop.set()
+    assert running.result(timeout=30).outcome is Outcome.STOPPED
+
+
 def test_a_job_that_never_connects_ends_with_what_it_met(outages: Outages) -> None:
     with outages.away("sink"), pytest.raises(SinkUnreachableError):
         read(outages.pipeline, NEVER)
@@ -388,6 +399,9 @@ def test_an_outage_is_told_as_one_with_a_lag_that_grows_until_it_is_over(
         wait_until(lambda: (seen(pipeline).lag_s or 0) > 6)
         assert time.monotonic() - began < 20
         assert_told(pipeline, CODES[side])
+        server = pipeline.source if side == "source" else pipeline.sink
+        (outage,) = seen(pipeline).outages
+        assert server.host in outage.error.where
         way.fault = NONE
         way.cut()
         wait_until(lambda: arrived(pipeline, 2))

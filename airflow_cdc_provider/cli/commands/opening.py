@@ -40,7 +40,13 @@ def looked_at(options: Options, lookup: Lookup, screen: Screen) -> Run:
 def status_of(run: Run) -> PipelineStatus:
     """Return the pipeline's status from the state store."""
     target_s = run.model.freshness.target_s
-    return status_step(run.store, run.name, now_us=run.store.now_us(), freshness_s=target_s)
+    return status_step(
+        run.store,
+        run.name,
+        now_us=run.store.now_us(),
+        freshness_s=target_s,
+        is_continuous=run.model.stream.mode == "continuous",
+    )
 
 
 def confirm(options: Options, screen: Screen, question: str) -> None:

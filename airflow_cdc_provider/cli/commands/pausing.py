@@ -15,6 +15,7 @@ from airflow_cdc_provider.pipeline.steps.pause_tables import (
     pause_tables,
     resume_tables,
 )
+from airflow_cdc_provider.pipeline.steps.pausing import Before
 from airflow_cdc_provider.views.display import Screen
 
 
@@ -45,8 +46,8 @@ def start(options: Options, lookup: Lookup, screen: Screen) -> bool:
             )
         pausing.require_wanted(run)
         if pausing.runs_now(run):
-            return _begun(run, lookup, is_stopped=False)
-        return lookup.begin_run(str(run.name), is_stopped=pausing.is_stopped(run))
+            return _begun(run, lookup, Before.WANTED)
+        return lookup.begin_run(str(run.name), is_stopped=pausing.before(run) is not Before.WANTED)
 
     return for_each(options, lookup, screen, ask)
 
@@ -58,8 +59,8 @@ def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
     def ask(run: Run) -> str:
         if tables:
             return _outcome(options, run, screen, resume_tables(run, tables))
-        is_stopped = pausing.is_stopped(run)
-        return f"{pausing.resume(run)} {_begun(run, lookup, is_stopped=is_stopped)}"
+        was = pausing.before(run)
+        return f"{pausing.resume(run)} {_begun(run, lookup, was)}"
 
     return for_each(options, lookup, screen, ask)
 
@@ -68,28 +69,30 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """The command `restart`: have owners begin again from the ledger, or start a run."""
 
     def ask(run: Run) -> str:
-        is_stopped = pausing.is_stopped(run)
+        was = pausing.before(run)
         done = pausing.restart(
             run, wait_s=options.wait_s, on_tick=lambda: screen.progress(lambda: status_of(run))
         )
-        if pausing.runs_now(run) and not is_stopped:
+        if pausing.runs_on(run, was):
             return done
-        return f"{done} {_begun(run, lookup, is_stopped=is_stopped)}"
+        return f"{done} {_begun(run, lookup, was)}"
 
     return for_each(options, lookup, screen, ask)
 
 
-def _begun(run: Run, lookup: Lookup, *, is_stopped: bool) -> str:
-    """Start a DAG run if no process runs the pipeline, and describe that, or why not."""
-    if pausing.runs_now(run) and not is_stopped:
+def _begun(run: Run, lookup: Lookup, was: Before) -> str:
+    """Start a DAG run if no process goes on with the pipeline; describe that, or why not."""
+    if pausing.runs_on(run, was):
         return f"{run.store.ensure(run.name).owner} runs it."
     if lookup.begin_run is None:
+        ending = f"{run.store.ensure(run.name).owner} is about to end, and nothing runs it then"
         return (
-            f"Nothing runs it now: `run {run.loaded.path}` does, or a run of its DAG in Airflow, "
+            f"{ending if pausing.runs_now(run) else 'Nothing runs it now'}: "
+            f"`run {run.loaded.path}` does, or a run of its DAG in Airflow, "
             f"which `airflow cdc start {run.loaded.path}` begins."
         )
     try:
-        return lookup.begin_run(str(run.name), is_stopped=is_stopped)
+        return lookup.begin_run(str(run.name), is_stopped=was is not Before.WANTED)
     except CdcError as error:  # what was asked is done, whatever Airflow says
         return f"No run begins, because {error.what}; {error.remedy}."
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.lock_waits import LockWait
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
@@ -22,7 +23,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger import decisions
 from airflow_cdc_provider.engine.ledger.records import Records
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part, known
-from airflow_cdc_provider.engine.ledger.store import Ask, Hold, LedgerStore
+from airflow_cdc_provider.engine.ledger.store import Ask, Hold, KnowsLockWaits, LedgerStore
 
 _NO_TABLES: Mapping[TableId, LogPosition] = MappingProxyType({})
 _STREAM = Part.SLOTS | Part.STOPPED
@@ -50,6 +51,18 @@ class Ledger:
     def generation(self) -> int:
         """Return the generation that may commit, 0 for a pipeline that the ledger does not know."""
         return self._store.read(Part.OWNER).generation
+
+    def require_owner(self) -> None:
+        """Raise `FencedError` if another generation than this ledger's may commit."""
+        decisions.require_owner(self._store.read(Part.OWNER), self._by)
+
+    def lock_waits(self, *, from_s: int) -> Sequence[LockWait]:
+        """Return the owner's writes that have waited for another session's lock for so long.
+
+        None where the sink has no such locks, or does not tell.
+        """
+        store = self._store
+        return store.lock_waits(from_s=from_s) if isinstance(store, KnowsLockWaits) else ()
 
     # --- plan and splits ----------------------------------------------------------------------
 

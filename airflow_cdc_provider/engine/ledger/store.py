@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lock_waits import LockWait
 from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
 from airflow_cdc_provider.engine.ledger.records import Records
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part
@@ -41,6 +42,14 @@ class Ask:
 
     A store whose tables stay as they were planned refuses it.
     """
+
+
+@runtime_checkable
+class KnowsLockWaits(Protocol):
+    """A store at a server that tells which of the owner's statements wait for a lock."""
+
+    def lock_waits(self, *, from_s: int) -> Sequence[LockWait]:
+        """Return the owner's writers that have waited for a table's lock for so many seconds."""
 
 
 class LedgerStore(Protocol):

@@ -6,6 +6,10 @@ again from the ledger: at once when it went forward before, else after growing w
 ever. A server that is away while the job begins or ends is waited for in the same way. What trying
 again does not mend ends the job with its named error.
 
+The ledger alone is needed for that: while the state store is away the job goes on with the plan it
+began with, and a newer owner is known by the generation in the ledger. Only what changes the plan
+waits for the store: a table whose definition changed, and one that stops.
+
 A bounded run reads to what was the end of the log when the job began, also when it starts again; a
 continuous one ends when it is asked to.
 """
@@ -15,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -23,6 +27,7 @@ from typing import Protocol
 from airflow_cdc_provider.core.backoff import FOR_A_DAY, BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
+    FencedError,
     RetryableError,
     SnapshotRequiredError,
     SparkLostError,
@@ -45,6 +50,7 @@ from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.requests.worker import RequestWorker
 from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.server_looks import watched_servers
+from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
 from airflow_cdc_provider.engine.stream.isolated_tables import TableIsolation, require_none_stopped
 from airflow_cdc_provider.engine.stream.new_tables import announce_new_tables
@@ -104,15 +110,17 @@ def _own_and_follow(
     job: Job, following: Following, follower: OpenFollower, back_off: BackOff | None
 ) -> None:
     """Follow as the owner until the end or a restart; then all connections are closed."""
-    with Ownership(
+    retries = Retries(job, following.ending, back_off)
+    ownership = Ownership(
         job.store,
         job.spec.pipeline,
         job.spec.generation,
         on_end=following.end,
         on_restart=following.begin_again,
         stop=job.stop,
-    ):
-        retries = Retries(job, following.ending, back_off)
+    )
+    with ExitStack() as stack:
+        retries.call(lambda: stack.enter_context(ownership))
         retries.outages.tell()  # which process is at work
         try:
             _follow_to_the_end(job, following, follower, retries)
@@ -134,8 +142,8 @@ def _follow_to_the_end(
             TableLooks(job, following),
         ):
             _Tries(job, following, follower, retries).run_to_the_end()
-            retries.call(lambda: _pass_over(job, following))
-        retries.call(lambda: _committed(job, following))
+            retries.call(lambda: _pass_over(job.sink(), following))
+        retries.call(lambda: _last_committed(job, following))
     except RetryableError as error:
         if following.fenced is not None:
             raise following.fenced from error
@@ -144,7 +152,7 @@ def _follow_to_the_end(
         log.warning("asked to stop, so this is not waited for: %s", error)
         if Part.SINK not in retries.outages.parts():  # else it cannot say what is committed
             with suppress(RetryableError):
-                _committed(job, following)
+                _last_committed(job, following)
     if following.before is not None:
         retries.call(lambda: _leave(job))
 
@@ -222,14 +230,14 @@ class _Tries:
         while not self._following.ending.is_set():
             began = time.monotonic()
             try:
-                stream = _committed(self._job, self._following)
+                stream = self._owned()
                 before, start = start, stream.start
                 if start != before:
                     failures = 0
                 self._following.began_s = began
                 if self._follow(stream):
                     return
-                _pass_over(self._job, self._following)
+                _pass_over(self._task.sink, self._following)
             except SparkLostError:
                 raise  # no query of this process will ever start again
             except RetryableError as error:
@@ -248,9 +256,18 @@ class _Tries:
         if self._following.fenced is not None:
             raise self._following.fenced
 
+    def _owned(self) -> StreamSplit:
+        """Read the stream from the ledger; raise `FencedError` if that has a newer owner."""
+        with closing(self._task.sink.open_ledger()) as ledger:
+            ledger.require_owner()
+            return _committed(self._job, self._following, ledger)
+
     def _isolate(self, error: CdcError) -> None:
         """Isolate the tables that an error concerns and restart; raise any other error."""
-        if not TableIsolation(self._job, self._following).stop(error):
+        if isinstance(error, FencedError):
+            raise error
+        isolation = TableIsolation(self._job, self._following)
+        if not self._retries.call(lambda: isolation.stop(error)):
             raise error
         self._following.begin_again()
 
@@ -260,7 +277,7 @@ class _Tries:
             raise stopped_by  # it was made, and stands in the way all the same
         self._changed_by = stopped_by.args
         self._retries.call(lambda: self._make_change(stopped_by))
-        self._task = _task(self._job, self._following)
+        self._task = self._retries.call(lambda: _task(self._job, self._following))
         self._follower = self._open_follower(self._task, self._following)
 
     def _make_change(self, stopped_by: TableChangedError) -> None:
@@ -289,9 +306,9 @@ class _Tries:
         return is_over
 
 
-def _pass_over(job: Job, following: Following) -> None:
+def _pass_over(sink: Sink, following: Following) -> None:
     """Commit the idle log that was read last, which moves the ledger's position."""
-    with closing(job.sink().open_ledger()) as ledger:
+    with closing(sink.open_ledger()) as ledger:
         following.passed_over.commit(ledger)
 
 
@@ -328,10 +345,15 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
     return counts
 
 
-def _committed(job: Job, following: Following) -> StreamSplit:
-    """Read the stream from the ledger, and note what is committed since the hand-off."""
+def _last_committed(job: Job, following: Following) -> None:
+    """Note what the ledger has when the job ends."""
     with closing(job.sink().open_ledger()) as ledger:
-        split, counts, following.stopped = ledger.stream(), ledger.counts(), ledger.stopped()
+        _committed(job, following, ledger)
+
+
+def _committed(job: Job, following: Following, ledger: Ledger) -> StreamSplit:
+    """Read the stream from the ledger, and note what is committed since the hand-off."""
+    split, counts, following.stopped = ledger.stream(), ledger.counts(), ledger.stopped()
     if split is None:
         raise _not_handed_off(job)
     split = split.passed(split.start)

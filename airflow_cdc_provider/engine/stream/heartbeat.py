@@ -39,8 +39,10 @@ from airflow_cdc_provider.engine.server_looks import (
     SOON_S,
     ServerLook,
     note_failure,
+    silences,
 )
 from airflow_cdc_provider.engine.stream.lag import Lag
+from airflow_cdc_provider.engine.stream.lock_watch import LockWatch
 from airflow_cdc_provider.engine.stream.recovery import Progress, Recovery, StreamLook
 from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.table_counts import count_tables
@@ -92,6 +94,8 @@ class Heartbeat:
         self._told_consistent: set[TableId] = set()
         self._next_reach_s = 0.0
         self._next_counts_s = 0.0
+        self._silences = silences(job.servers)
+        self._locks = LockWatch(str(job.servers.sink))
         self._sink_look = ServerLook("cdc-sink-look", self._sink.open_ledger, self._look_at_sink)
         self._source_look = ServerLook(
             "cdc-source-look",
@@ -157,11 +161,17 @@ class Heartbeat:
             Part.SINK: self._sink_look,
             Part.SOURCE: self._source_look,
         }
-        failing = {part for part, look in looks.items() if note_failure(self._outages, part, look)}
+        failing = {
+            part
+            for part, look in looks.items()
+            if note_failure(self._outages, part, look, self._silences[part])
+        }
         if failing:  # the stream cannot go on, so the answer of the other has to do
             over = {part for part, look in looks.items() if not look.is_looking} - failing
         else:
             over = set(Part) if self._goes_on() else set()
+        over.discard(Part.LOCK)  # its watch knows
+        self._locks.note(self._outages)
         for part in sorted(over & self._outages.parts()):
             self._outages.over(part)
 
@@ -195,7 +205,14 @@ class Heartbeat:
             return None
         # what is consistent at this very position
         told = split.passed(split.start), ledger.counts()
+        progress = split.start, told[1].batches
+        self._locks.look(ledger, progress, is_behind=self._is_behind(split))
         return _SinkLook(*told, self._count_tables(ledger, split), self._needed(ledger, split))
+
+    def _is_behind(self, split: StreamSplit) -> bool:
+        """Tell whether log waits, as far as the source was heard of."""
+        end = self._source_look.answer
+        return end is not None and not self._following.passed_over.reached(split.start).reaches(end)
 
     def _needed(self, ledger: Ledger, split: StreamSplit) -> tuple[LogPosition, ...]:
         """Return from where on the log may be read again; empty where the source does not ask."""

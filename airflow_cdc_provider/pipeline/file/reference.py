@@ -57,8 +57,8 @@ next start on; `split_rows` for tables that are not planned yet |
 | a table picked anew | added by the next `run`, as `add` does it: the stream follows it, its rows \
 are read beside, and the other tables are not read again |
 | a table taken out of `tables` or put into `exclude` | removed by the next `run`, as `remove` \
-does it: its rows at the sink stay. Until the hand-off, or if the file picks none of the plan's \
-tables, it is refused with its line |
+does it: its rows at the sink stay. Until the hand-off it is refused with its line until \
+`remove` is called for it; so is a file that picks none of the plan's tables |
 | `sink.route` of a copied table | refused with its line, what it was and what it is, until \
 `reset --table` is called for it: it alone is read again, into the new table |
 | `tables` of a copied table: its rows and columns | refused with its line until `reset --table` \

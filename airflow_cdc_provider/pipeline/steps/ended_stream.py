@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.state.desired_state import what_of
+from airflow_cdc_provider.state.desired_state import is_to_be_tried_again, set_aside, what_of
 
 _WAYS_ON = frozenset({RequestKind.REMOVE, RequestKind.DROP, RequestKind.RESET})
 
@@ -24,7 +24,9 @@ def ended_with(run: Run) -> StoredError:
     state = run.store.pipeline(run.name)
     if state is None or not _is_final(state) or not run.store.is_handed_off(run.name):
         return NO_ERROR
-    return NO_ERROR if _is_to_be_mended(run) else state.error
+    if is_to_be_tried_again(run.store, state) or _is_to_be_mended(run):
+        return NO_ERROR
+    return state.error
 
 
 def require_not_ended(run: Run) -> None:
@@ -37,6 +39,13 @@ def require_not_ended(run: Run) -> None:
             risk="none: nothing was started; the sink stands still at its last commit",
             remedy=way_on(run),
         )
+
+
+def set_aside_as_wanted(run: Run) -> None:
+    """Set a failure aside if a person wants it to be tried again: a run begins now."""
+    state = run.store.pipeline(run.name)
+    if state is not None and is_to_be_tried_again(run.store, state):
+        set_aside(run.store, run.name)
 
 
 def way_on(run: Run) -> str:

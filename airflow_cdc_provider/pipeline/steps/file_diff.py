@@ -4,7 +4,8 @@ A plan says what is copied where, and rows are in the sink by it. What the file 
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
 rows of the plan to be other ones is refused with its line: a route, a table's rows and columns,
 what becomes of zero dates, and until the hand-off the kind of backfill and a table that is not
-picked any more. `reset` begins one table again as the file says now, or makes a new plan.
+picked any more. `reset` begins one table again as the file says now, or makes a new plan; `remove`
+leaves one table out.
 
 Tables that are picked anew, or not any more, are what a run follows (`plan_sync`), unless the
 kind of sink takes no rows beside its stream. A table that appears at the source and fits a pattern
@@ -30,6 +31,7 @@ Copied = tuple[TableId, TableId]
 """A table of the source, and the sink's table it is copied to."""
 _ANOTHER_NAME = "if this is another pipeline, give it another name; else "
 """Only the sink's ledger knows the plan: it may be one of the same name, from elsewhere."""
+_REMOVE = "or `remove` it with --table {table}: the others keep what was read of them; "
 RESET = "or `reset`: the next run then reads all tables again, as the file says now"
 
 
@@ -47,7 +49,8 @@ def require_unchanged(
     kept = sorted(copied for copied in stored if copied[0] not in let_be)
     plans = [state.plan for state in run.store.tables(run.name) if state.table not in let_be]
     alone = follows_file(run) and len(stored) > 1
-    found = list(_routes(run.loaded, kept, origin, alone=alone))
+    way_out = _REMOVE if len(stored) > 1 else ""
+    found = list(_routes(run.loaded, kept, origin, alone=alone, way_out=way_out))
     found += _shapes(run.loaded, plans, alone=alone)
     found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
@@ -123,17 +126,19 @@ def _routes(
     *,
     fix: str = "",
     alone: bool = False,
+    way_out: str = "",
 ) -> Iterator[Found]:
     """Yield tables that the file routes elsewhere or no longer picks.
 
-    `alone`: a table may begin again by itself.
+    `alone`: a table may begin again by itself. `way_out`: how one alone is removed.
     """
     model, folds = loaded.model, _folds(origin)
     for source, sink in copied:
         if not _picks(loaded, source, folds):
             path = _where_dropped(loaded, source, ignore_case=folds[-1])
             what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
-            yield path, what, f"{fix}pick it again, {RESET}; the rows in {sink} stay"
+            way = f"{way_out.format(table=source)}{RESET}"
+            yield path, what, f"{fix}pick it again, {way}; the rows in {sink} stay"
             continue
         targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
         if sink not in targets:

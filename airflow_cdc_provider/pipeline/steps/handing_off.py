@@ -49,7 +49,8 @@ def hand_off(run: Run) -> StreamSplit:
 
 def _hand_off(run: Run, ledger: Ledger, generation: int) -> StreamSplit:
     """Make the stream split from the reports, and store it."""
-    reports = ledger.reports()
+    planned = {state.table for state in run.store.tables(run.name)}
+    reports = [each for each in ledger.reports() if each[0].table in planned]  # some were removed
     changes = changed_while_read(run, reports)
     changed = {change.table for change in changes}
     reports = [each for each in reports if each[0].table not in changed]

@@ -31,8 +31,8 @@ from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, follows_file, picked_anew
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
+from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import (
-    CatchUp,
     add_tables,
     remove_tables,
     require_these_addable,

@@ -33,18 +33,18 @@ from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
-from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
+from airflow_cdc_provider.engine.stream.isolation import mark_drifted, stopped_by, stopped_text
 from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_be
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
-from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
+from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended, set_aside_as_wanted
 from airflow_cdc_provider.pipeline.steps.file_diff import (
     dropped,
     picked_anew,
     require_unchanged,
 )
-from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt
+from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
@@ -56,7 +56,8 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     secure_log,
     sink_of,
 )
-from airflow_cdc_provider.pipeline.steps.table_membership import CatchUp, settle_tables
+from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
+from airflow_cdc_provider.pipeline.steps.table_membership import settle_tables
 from airflow_cdc_provider.pipeline.steps.table_requests import carry_out_table_requests
 from airflow_cdc_provider.pipeline.steps.tables import (
     captured_tables,
@@ -141,6 +142,7 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
     Tables that came or went are added and removed; `reach` is how the log is caught up with for
     that.
     """
+    set_aside_as_wanted(run)
     require_not_ended(run)
     with recording_attempt(run, PLAN):
         told = carry_out_table_requests(run, reach=reach)
@@ -321,6 +323,7 @@ def _make_targets(run: Run, ledger: Ledger, tables: Sequence[TablePlan]) -> tupl
         except CdcError as error:
             found = stopped_by(ledger, error) if isolates else ()
             if not found:
+                mark_drifted(run.store, run.name, run.held.generation, scrubbed(run, error))
                 raise
             ask_for_drifted(run.store, run.name, found)
             ledger.stop_tables(found, StoredError.of(error))

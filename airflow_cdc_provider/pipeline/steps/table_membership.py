@@ -11,13 +11,12 @@ nobody has, and refuses to go on without a table of the plan that is on its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     RefusedError,
     SnapshotRequiredError,
-    TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -40,6 +39,11 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     sink_of,
 )
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.pipeline.steps.table_catch_up import (
+    CatchUp,
+    catch_up_without,
+    void_requests,
+)
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     captured_tables,
@@ -50,9 +54,6 @@ from airflow_cdc_provider.pipeline.steps.tables import (
 
 _REMOVED = "not copied any more: "
 _EVENTS_READ = 1_000
-
-CatchUp = Callable[[Run], object]
-"""Brings the sink to the end of the source's log."""
 
 
 def add_tables(
@@ -140,9 +141,10 @@ def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId,
     with closing(open_ledger(run)) as ledger:
         _own(run, ledger)
         _require_goes_on(run, ledger)
-        ledger.change_tables(removed=[plan.schema.table for plan in begun])
-    with suppress(TablesStoppedError):  # others that stand still do not stand in the way
-        (reach or catch_up)(run)
+        leaving = [plan.schema.table for plan in begun]
+        ledger.change_tables(removed=leaving)
+    void_requests(run, leaving)
+    catch_up_without(run, reach or catch_up)
     with closing(open_ledger(run)) as ledger:
         generation = _own(run, ledger)
         # what the log holds behind the stream's position is the stream's: they are looked at now
@@ -181,11 +183,12 @@ def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | Non
 def remove_tables(
     run: Run, tables: Collection[TableId], *, drop_targets: bool = False
 ) -> tuple[TableId, ...]:
-    """Remove tables from the stream that the file does not pick any more.
+    """Remove tables that the file does not pick any more from the stream, or from the snapshot.
 
     Returns the sink's tables that are not written any more. Their rows stay, or are dropped with
     them: after the stream has given the tables up, and while the claim still keeps others away. A
-    removal that was cut off is finished, and what is done already is left as it is.
+    removal that was cut off is finished, and what is done already is left as it is. Before the
+    hand-off the other tables keep their splits and reports; the reports of these are left out.
     """
     known = sink_tables(run)
     _require_gone(run, known, tables)
@@ -193,10 +196,11 @@ def remove_tables(
     if not begun:
         return ()
     with closing(open_ledger(run)) as ledger:
-        generation = _own(run, ledger)
-        stream = ledger.change_tables(removed=tables)
+        generation, handed_off = _own_plan(run, ledger)
+        stream = ledger.change_tables(removed=tables) if handed_off else None
         run.store.change_plan(run.name, generation, removed=tables)
-        run.store.store_hand_off(run.name, generation, stream)
+        if stream is not None:
+            run.store.store_hand_off(run.name, generation, stream)
         names = ", ".join(map(str, sorted(begun)))
         run.store.tell(run.name, f"{_REMOVED}{names}", level="warning")
         kept = [state.plan for state in run.store.tables(run.name)]
@@ -270,10 +274,22 @@ def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSpli
 
 def _own(run: Run, ledger: Ledger) -> int:
     """Take the pipeline over, and return the generation; raise before the hand-off."""
-    generation = take_over(run, ledger).generation
-    if not reconcile(run.store, ledger, run.name, generation).handed_off:
+    generation, handed_off = _own_plan(run, ledger)
+    if not handed_off:
         raise _not_handed_off(run)
     return generation
+
+
+def _own_plan(run: Run, ledger: Ledger) -> tuple[int, bool]:
+    """Take the pipeline over; return the generation, and whether it is handed off.
+
+    Raises where the ledger does not hold the plan that the state store has.
+    """
+    generation = take_over(run, ledger).generation
+    correction = reconcile(run.store, ledger, run.name, generation)
+    if not correction.same_plan:
+        raise _not_handed_off(run)
+    return generation, correction.handed_off
 
 
 def _require_goes_on(run: Run, ledger: Ledger) -> None:

@@ -3,7 +3,7 @@
 Who asks looks at the servers first and is refused what cannot be done; the page, which reaches no
 server, stores what it is asked, and the owner refuses. An owner that streams ends its stream for
 them, at a transaction's end, and begins it again behind them; a bounded run does them as it begins.
-Where nobody is at work the one who asks does them.
+Where nobody is at work the one who asks does them. Before the hand-off tables can only be removed.
 
 A request that was cut off stays open, and the next run goes on with it. Tables that are to begin
 again do so together: where one has to leave before the stream can reach the end of the log, the
@@ -38,8 +38,8 @@ from airflow_cdc_provider.pipeline.steps.last_try import scrubbed
 from airflow_cdc_provider.pipeline.steps.pause_tables import outcome_of
 from airflow_cdc_provider.pipeline.steps.range_requests import is_at_work, is_owned, this_person
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import (
-    CatchUp,
     add_tables,
     remove_tables,
     require_removable,
@@ -142,11 +142,12 @@ def carry_out_table_requests(run: Run, *, reach: CatchUp | None = None) -> tuple
     as a server that does not answer, is raised, and the request stays open.
     """
     asked = run.store.table_requests(run.name)
-    if not asked or not run.store.is_handed_off(run.name):
+    if not asked or not run.store.tables(run.name):
         return ()
+    handed_off = run.store.is_handed_off(run.name)
     told: list[str] = []
     for kind, deed in _DEEDS.items():
-        of_kind = [request for request in asked if request.kind is kind]
+        of_kind = [each for each in asked if each.kind is kind and (handed_off or not deed.streams)]
         if of_kind and deed.may_begin(run):
             told += _Group(run, deed, reach).carry_out(of_kind)
     return tuple(told)

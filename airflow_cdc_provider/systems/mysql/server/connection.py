@@ -71,6 +71,9 @@ _SINK_SQL_MODE = (
 _LENIENT_SQL_MODE = _SINK_SQL_MODE.replace("STRICT_ALL_TABLES,", "")
 _NET_TIMEOUT_S = 3600  # a reader that waits for its sink must not be cut off by the server
 _IDLE_TIMEOUT_S = 28800
+# A write that waits for a locked table holds the ledger's row meanwhile, also when its client has
+# given up: the next try could not begin. So the server ends the wait, as it does with rows.
+_LOCK_WAIT_S = 50
 _NO_LIMIT = 2**64 - 1
 _EVERY_SESSION: dict[str, str | int] = {
     "autocommit": 1,
@@ -187,6 +190,7 @@ def sink_session(connection: ServerConnection) -> None:
         "foreign_key_checks": 0,
         "unique_checks": 1,
         "sql_safe_updates": 0,
+        "lock_wait_timeout": _LOCK_WAIT_S,
         # what the server doubts about a value must be counted
         "sql_notes": 1,
     }

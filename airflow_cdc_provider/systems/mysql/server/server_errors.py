@@ -167,7 +167,7 @@ _GRANTS_REMEDY = (
 _NO_SUCH_TABLE = 1146
 _GONE = {
     Role.SOURCE: "bring the table back, or grant the account SELECT on it, and run; or leave it "
-    "out of the pipeline file's `tables`, and `reset`",
+    "out of the pipeline file's `tables`, and `remove` it with --table: the others stay read",
     Role.SINK: "`reset` with --table and run: it alone is made anew and read; or bring it back "
     "with its rows, and `resume` with --table",
 }

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lock_waits import LockWait
 from airflow_cdc_provider.core.many_records import gc_paused
 from airflow_cdc_provider.core.splits import split_id
 from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
@@ -39,6 +40,7 @@ from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.change_counts import read_changes
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.lock_waits import lock_waits
 from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import slot_rows
@@ -57,6 +59,10 @@ class MySqlLedgerStore:
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+    def lock_waits(self, *, from_s: int) -> Sequence[LockWait]:
+        """Return the owner's writers that have waited for a table's lock for so many seconds."""
+        return lock_waits(self._session, self._owner, from_s=from_s)
 
     def read(self, parts: Part) -> LedgerState:
         """Return these parts as last committed; nothing is locked."""

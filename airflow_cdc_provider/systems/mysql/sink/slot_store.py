@@ -41,6 +41,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import moved_to
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named
+from airflow_cdc_provider.systems.mysql.sink.table_drift import missing_as_drift
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +143,8 @@ class MySqlSlotStore:
             mine = part_of(table, self._slot, self._slots)
             if not len(mine.merged):
                 continue
-            with only_of(mine.plan.schema.table):
+            plan = mine.plan
+            with only_of(plan.schema.table), missing_as_drift(self.session, plan):
                 self._write_in_one_way(mine)
 
     def _statements_of(

@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
-from airflow_cdc_provider.core.table_drift import TableDrift
+from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
@@ -127,12 +127,8 @@ class MySqlTableBuilder:
         target = change.before.sink_table
         found = self._existing([change.before], with_statement=True).get(target)
         if found is None and not change.is_made_anew:
-            raise IntegrityError(
-                f"the table {target} is gone, and a change of {change.table} is to be made there",
-                where=f"sink {self._session.where}",
-                risk="its rows are gone with it; nothing was changed",
-                remedy=f"`reset` it with --table {change.table}: it is made anew and read",
-            )
+            gone = TableDrift.gone(change.table, target)
+            raise drift_error([gone], f"sink {self._session.where}")
         # a newer owner ends this session, so no statement of it comes after that one's
         lock = writers.register_writer(self._session, self._owner)
         try:
@@ -239,14 +235,8 @@ class MySqlTableBuilder:
             and ledger.holds_rows(self._session, self._owner, plan.schema.table)
         ]
         if lost:
-            names = ", ".join(str(plan.sink_table) for plan in lost)
-            arguments = " ".join(f"--table {plan.schema.table}" for plan in lost)
-            raise RefusedError(
-                f"tables of the sink are gone that rows were copied to: {names}",
-                where=f"sink {self._session.where}, ledger of {self._owner.pipeline}",
-                risk="made anew they would lack these rows; nothing was written",
-                remedy=f"bring the tables back, or `reset` with {arguments}: they are read again",
-            ).about(*(plan.schema.table for plan in lost))
+            gone = [TableDrift.gone(plan.schema.table, plan.sink_table) for plan in lost]
+            raise drift_error(gone, f"sink {self._session.where}")
 
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
         """Drop the unique keys that the source has, too, from a sink table that is to be filled."""

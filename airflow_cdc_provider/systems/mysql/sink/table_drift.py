@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
@@ -26,6 +28,7 @@ from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _FRESH_S = 60.0
+_NO_SUCH_TABLE = 1146
 
 
 def drifted(
@@ -48,6 +51,18 @@ def require_as_planned(session: SinkSession, owner: Owner, plans: Sequence[Table
         raise drift_error(found, f"sink {session.where}")
 
 
+@contextmanager
+def missing_as_drift(session: SinkSession, plan: TablePlan) -> Iterator[None]:
+    """Raise the server's answer that a plan's table does not exist as the drift that it is."""
+    try:
+        yield
+    except CdcError as error:
+        if error.server_error != _NO_SUCH_TABLE:
+            raise
+        gone = TableDrift.gone(plan.schema.table, plan.sink_table)
+        raise drift_error([gone], f"sink {session.where}") from None
+
+
 class TableLooks:
     """Checks sink tables' definitions for a session that writes splits, at most once a minute."""
 
@@ -61,7 +76,8 @@ class TableLooks:
         table, now_s = plan.sink_table, time.monotonic()
         if now_s - self._looked_s.get(table, -_FRESH_S) < _FRESH_S:
             return
-        self._session.rows(f"SELECT 1 FROM {quote_table(table)} LIMIT 0")
+        with missing_as_drift(self._session, plan):
+            self._session.rows(f"SELECT 1 FROM {quote_table(table)} LIMIT 0")
         require_as_planned(self._session, self._owner, [plan])
         self._looked_s[table] = now_s
 
@@ -73,7 +89,10 @@ def _drifted(session: SinkSession, plans: Sequence[TablePlan]) -> Iterator[Table
     firing = triggers(session.connection, targets, role=Role.SINK)
     for plan in plans:
         there, table = found.get(plan.sink_table), plan.sink_table
-        texts = ["it is gone"] if there is None else list(map(str, mismatches(plan.target, there)))
+        if there is None:
+            yield TableDrift.gone(plan.schema.table, table)
+            continue
+        texts = list(map(str, mismatches(plan.target, there)))
         texts += [f"it has a trigger {name}" for name in firing.get(table, ())]
         if texts:
             yield TableDrift(plan.schema.table, table, "; ".join(texts))

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError, SinkTableChangedError
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import hand_off
@@ -149,7 +149,7 @@ def test_a_table_that_was_copied_and_is_gone_is_not_made_anew_without_its_rows(
         tables.create(plans)
         ledger.store_stream(hand_off([FinishedSplit(split, at(10), at(10))]))
         tables.at_sink("DROP TABLE customers")
-        with pytest.raises(RefusedError, match=r"customers.*reset"):
+        with pytest.raises(SinkTableChangedError, match=r"customers: it is gone.*reset"):
             tables.create(plans)
         ledger.start_plan("second")
         assert tables.create(plans) == {"customers": True}
