@@ -43,6 +43,11 @@ class TransactionOrigins:
         """All row events of the last transaction so far are its markers."""
         self._is_marked = False
 
+    @property
+    def is_judging(self) -> bool:
+        """Tell whether there is a rule."""
+        return self._rule is not None
+
     def needs_columns(self, number: int) -> bool:
         """Tell whether the rows that come, of this transaction first, must be judged in columns."""
         if self._leaves_unmarked:

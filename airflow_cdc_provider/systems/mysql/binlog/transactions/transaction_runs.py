@@ -224,8 +224,9 @@ class TransactionRuns:
             return counts, np.full(len(frames), self.ordinal, np.int64)
         carried = 0 if self.open is None else 1
         numbers = self.next_number + np.searchsorted(opens, rows, side="right") - 1 + carried
-        kept = self.origins.kept(frames, rows, numbers)
-        rows, numbers = rows[kept], numbers[kept]
+        if self.origins.is_judging:
+            kept = self.origins.kept(frames, rows, numbers)
+            rows, numbers = rows[kept], numbers[kept]
         ids = frames.data.little(frames.starts[rows] + 19, 6)
         decoded = []
         for table_id in distinct(ids):
