@@ -252,6 +252,17 @@ def test_a_marker_table_without_the_names_columns_is_refused(server: SqlServer) 
         log.batches(origins=wrong)
 
 
+@pytest.mark.parametrize("name", ["NULL", r"'b\0b'"])
+def test_a_marker_whose_names_are_none_is_refused(server: SqlServer, name: str) -> None:
+    server.execute(
+        f"CREATE TABLE {D}.loose (data_origin_node VARCHAR(9), src_node VARCHAR(9), "
+        "dst_node VARCHAR(9))"
+    )
+    log = log_of(server, D, f"INSERT INTO loose VALUES ({name}, 'b', 'a')")
+    with pytest.raises(IntegrityError, match="lacks a name in a row"):
+        log.batches(origins=replace(EDGE, marker=TableId(D, "loose")))
+
+
 def test_a_marked_transaction_that_rolled_back_to_a_savepoint_is_refused(
     mariadb_server: SqlServer,
 ) -> None:

@@ -13,7 +13,7 @@ nothing: that was a person.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import Op
@@ -26,6 +26,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import ops_of
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 
 _NONE = -1
+_BETWEEN_NAMES = "\0"
 
 
 class TransactionOrigins:
@@ -35,7 +36,7 @@ class TransactionOrigins:
         self._rule = rule
         self._maps = maps
         self._leaves_unmarked = rule is not None and rule.leaves_out(None)
-        self._judged: dict[Marker, bool] = {}
+        self._judged: dict[str, bool] = {}
         self._number = _NONE
         """The last transaction of which row events came."""
         self._is_left_out = False
@@ -128,7 +129,7 @@ class TransactionOrigins:
         every, none = np.ones(len(firsts), np.bool_), np.ones(len(firsts), np.bool_)
         for table_id in distinct(ids[places]):
             chosen = ids[places] == table_id
-            transaction, verdict = self._verdicts(frames, table_id, rows[places[chosen]])
+            transaction, verdict = self._verdicts(rule, frames, table_id, rows[places[chosen]])
             judged = of[chosen][transaction]
             np.logical_and.at(every, judged, verdict)
             np.logical_and.at(none, judged, ~verdict)
@@ -140,7 +141,7 @@ class TransactionOrigins:
         left_out[marked] = every[marked]
 
     def _verdicts(
-        self, frames: Frames, table_id: int, events: IntArray
+        self, rule: EdgeOrigins, frames: Frames, table_id: int, events: IntArray
     ) -> tuple[IntArray, BoolArray]:
         """Return, for each marker row of some events, its event's index and whether it is left out.
 
@@ -148,24 +149,26 @@ class TransactionOrigins:
         """
         decoder = self._maps.decoder(table_id)
         if decoder is None:
-            raise _no_marker_table(TableId("", ""), "its table map")
+            raise _no_marker_table(rule.marker, "its table map")
         changes = decoder.decode(frames, events)
         names = {column.name.lower(): index for index, column in enumerate(decoder.map.columns)}
         for name in MARKER_COLUMNS:
             if name not in names:
-                raise _no_marker_table(decoder.map.table, f"a column {name}")
+                raise _no_marker_table(rule.marker, f"a column {name}")
         columns = [changes.after.column(names[name]) for name in MARKER_COLUMNS]
-        rows = pa.StructArray.from_arrays(columns, list(MARKER_COLUMNS)).to_pylist()
-        verdicts = [self._verdict(Marker(*map(str, row.values()))) for row in rows]
-        of = np.repeat(np.arange(len(events)), changes.counts)
-        return of, np.array(verdicts, np.bool_)
+        named = pc.binary_join_element_wise(*columns, _BETWEEN_NAMES).dictionary_encode("encode")
+        judged = [self._verdict(rule, names) for names in named.dictionary.to_pylist()]
+        verdicts = np.array(judged, np.bool_)[named.indices.to_numpy()]
+        return np.repeat(np.arange(len(events)), changes.counts), verdicts
 
-    def _verdict(self, marker: Marker) -> bool:
-        """Return whether transactions with a marker are left out, judged once."""
-        found = self._judged.get(marker)
-        if found is None:
-            found = self._judged[marker] = self._rule is not None and self._rule.leaves_out(marker)
-        return found
+    def _verdict(self, rule: EdgeOrigins, names: str | None) -> bool:
+        """Return whether transactions with a marker of these names are left out, judged once."""
+        parts = (names or "").split(_BETWEEN_NAMES)
+        if names is None or len(parts) != len(MARKER_COLUMNS):
+            raise _no_marker_table(rule.marker, "a name in a row, or has one that is none,")
+        if names not in self._judged:
+            self._judged[names] = rule.leaves_out(Marker(*parts))
+        return self._judged[names]
 
 
 def _no_marker_table(table: TableId, lacks: str) -> IntegrityError:
