@@ -66,6 +66,7 @@ MARIADB = [
         {"binlog_commit_wait_count": 4, "binlog_commit_wait_usec": 2000},
         id="mariadb grouped",
     ),
+    pytest.param(MariaDbServer, {"innodb_snapshot_isolation": "ON"}, id="mariadb isolated"),
 ]
 BUSY_S = 30.0
 LOCK_WAIT_TIMEOUT = 1205
