@@ -72,7 +72,7 @@ class EdgeOrigins:
                 f"a change of node {self.dst_node} came to {self.src_node} by a detour ({marker})",
                 where=str(self.marker),
                 risk=_RISK,
-                remedy="look for a loop with `topology check`",
+                remedy="look for a loop among the edges of the topology",
             )
         return not self._is_wanted(marker.origin_node)
 
