@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.logged_events import LogView
+from airflow_cdc_provider.core.markers import EdgeOrigins
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
@@ -207,6 +208,9 @@ class LogReading:
     """Batches end at each statement by which a table comes that these pick."""
     facts: tuple[str, ...] = ()
     """What is to be told of each change besides, by Debezium's names."""
+    origins: EdgeOrigins | None = None
+    """Transactions that are left out by the marker they begin with. The log is read so as a stream
+    alone: what is replayed onto rows that were read needs every transaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import latency, ranges, resync, start, tables, verify
+from tests.benchmarks import gaps, latency, ranges, resync, start, tables, verify
 from tests.benchmarks.debian import DebianPeers
 from tests.benchmarks.measure import Result, Sample, measured, summarised
 from tests.benchmarks.ours.ablation import STEPS
@@ -201,11 +201,18 @@ class Bench:
 
 WORKS = ("read", "copy", "decode", "apply", "ablation")
 START, LATENCY, RESYNC = "start", "latency", "resync"
-RANGES, TABLES, VERIFY = "ranges", "tables", "verify"
+RANGES, TABLES, VERIFY, GAPS = "ranges", "tables", "verify", "gaps"
 
 
 def main() -> None:
-    alone = {LATENCY: latency, RESYNC: resync, RANGES: ranges, TABLES: tables, VERIFY: verify}
+    alone = {
+        LATENCY: latency,
+        RESYNC: resync,
+        RANGES: ranges,
+        TABLES: tables,
+        VERIFY: verify,
+        GAPS: gaps,
+    }
     known = (*WORKS, START, *alone)
     wanted = sys.argv[1:] or list(known)
     unknown = set(wanted) - set(known)

@@ -26,6 +26,7 @@ from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import with_statement
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
+from airflow_cdc_provider.systems.mysql.own_log import MySqlOwnLog
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
@@ -92,6 +93,10 @@ class MySqlSink:
 
         connection = connect(self.endpoint, purpose="verify", role=Role.SINK)
         return MySqlVerifySide(connection, Role.SINK)
+
+    def own_log(self) -> MySqlOwnLog:
+        """Return the log of the sink's server, with readers that no source has."""
+        return MySqlOwnLog.of(self.endpoint, self.owner.pipeline, self.settings.source_options)
 
     def open_ledger(self) -> Ledger:
         """Open the pipeline's ledger in the sink."""

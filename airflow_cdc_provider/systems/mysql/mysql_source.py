@@ -264,6 +264,7 @@ class MySqlSource:
             every_statement=reading.every_statement,
             picks=reading.picks,
             facts=reading.facts,
+            origins=reading.origins,
         )
 
     def look_at_log(

@@ -8,6 +8,10 @@ written by hand and above private addresses 10.x taken as a number, below 127.x 
 
 Of a hundred pipelines at one server, the odds that any two overlap are one in a thousand, and
 preflight says so.
+
+Where a pipeline also reads the log of its sink, those readers are at another server, and other
+pipelines may have that server as their source. So their ids come from a band of their own, below
+the first one and above private addresses 10.x: ids that were derived for a source are never there.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ CONNECTIONS_A_READER = 2
 FEWEST_DERIVED = 100
 """A range that nobody wrote has room for requests beside the stream."""
 _FIRST, _BEHIND = 1_000_000_000, 2_100_000_000
+OWN_LOG_READERS = 100
+_OWN_FIRST, _OWN_BEHIND = 200_000_000, 999_000_000
 
 
 def ids_needed(max_connections: int) -> int:
@@ -42,3 +48,22 @@ def derived_ids(pipeline: str, source: str, *, needed: int) -> range:
     # the start does not depend on the count: it stays when max_connections changes
     first = _FIRST + int.from_bytes(digest[:8], "big") % (_BEHIND - _FIRST - 1000)
     return range(first, first + count)
+
+
+def own_log_ids(pipeline: str, sink: str, *, at_source: range) -> range:
+    """Return a range of server ids for a pipeline's readers of its sink's own log.
+
+    `sink` is what names its server, and `at_source` the ids of the pipeline's readers at its
+    source, which may be the same server. `ValueError` if those leave none.
+    """
+    digest = hashlib.sha256(f"{pipeline}\nown log of {sink}".encode()).digest()
+    first = _OWN_FIRST + int.from_bytes(digest[:8], "big") % (_OWN_BEHIND - _OWN_FIRST)
+    for start in (first, at_source.stop, at_source.start - OWN_LOG_READERS):
+        ids = range(start, start + OWN_LOG_READERS)
+        is_apart = ids.stop <= at_source.start or at_source.stop <= ids.start
+        if is_apart and ids.start > 0 and ids.stop <= _FIRST:
+            return ids
+    raise ValueError(
+        f"the server ids {at_source.start}-{at_source.stop - 1} leave none for readers of the "
+        "sink's own log"
+    )

@@ -10,8 +10,11 @@ import random
 import threading
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+
+import pyarrow.compute as pc
+import pymysql
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.endpoint import Endpoint
@@ -21,6 +24,9 @@ from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.servers.given import SqlServer
 
 COUNTERS = 16
+_DEADLOCK = 1213
+Change = Callable[[random.Random, TableId], str]
+"""Returns the next statement of a writer."""
 XA_A_TURN = 20
 """XA transactions that are written while a split is read.
 
@@ -64,6 +70,16 @@ class Counting:
         return sum(self.committed)
 
 
+@contextmanager
+def unless_deadlocked() -> Iterator[None]:
+    """Go on where the server has undone a statement for a deadlock."""
+    try:
+        yield
+    except pymysql.err.OperationalError as error:
+        if error.args[0] != _DEADLOCK:
+            raise
+
+
 def make_counters(server: SqlServer, database: str) -> TableId:
     server.execute(f"CREATE TABLE {database}.counter (id INT PRIMARY KEY, n INT NOT NULL)")
     rows = ", ".join(f"({key}, 0)" for key in range(COUNTERS))
@@ -71,11 +87,31 @@ def make_counters(server: SqlServer, database: str) -> TableId:
     return TableId(database, "counter")
 
 
+def increment(chosen: random.Random, table: TableId) -> str:
+    """Count one counter up."""
+    key = chosen.randrange(COUNTERS)
+    return f"UPDATE {table.database}.{table.table} SET n = n + 1 WHERE id = {key}"
+
+
+def come_or_go(chosen: random.Random, table: TableId) -> str:
+    """Insert a counter with a value that no other insert has, or delete it; it may be there."""
+    key, name = chosen.randrange(COUNTERS), f"{table.database}.{table.table}"
+    if chosen.random() < 0.5:
+        return f"DELETE FROM {name} WHERE id = {key}"
+    return f"INSERT IGNORE INTO {name} VALUES ({key}, {chosen.randrange(2**31)})"
+
+
 @contextmanager
 def counting(
-    server: SqlServer, table: TableId, *, writers: int, seed: int, distributed: bool = False
+    server: SqlServer,
+    table: TableId,
+    *,
+    writers: int,
+    seed: int,
+    distributed: bool = False,
+    change: Change = increment,
 ) -> Iterator[Counting]:
-    """Run writers, each of which increments counters in transactions of its own, maybe of XA.
+    """Run writers, each of which changes counters in transactions of its own, maybe of XA.
 
     Those of XA wait for the test to begin a turn.
     """
@@ -90,13 +126,12 @@ def counting(
         try:
             with closing(server.connect()) as connection, connection.cursor() as cursor:
                 while pace.take(stop):
-                    key = chosen.randrange(COUNTERS)
-                    update = f"UPDATE {table.database}.counter SET n = n + 1 WHERE id = {key}"
                     name = f"'{number}-{committed[number]}'"
                     around = ("START", "END", "PREPARE", "COMMIT") if distributed else ()
                     statements = [f"XA {verb} {name}" for verb in around]
-                    for statement in (*statements[:1], update, *statements[1:]):
-                        cursor.execute(statement)
+                    for statement in (*statements[:1], change(chosen, table), *statements[1:]):
+                        with unless_deadlocked():
+                            cursor.execute(statement)
                     committed[number] += 1
         except Exception as error:  # noqa: BLE001 - shown by the test's own thread
             failures.append(error)
@@ -115,14 +150,16 @@ def counting(
 
 
 class LogTruth:
-    """Which value each counter has at each place of the log."""
+    """Which value each counter has at each place of the log; None for one that is not there."""
 
-    def __init__(self, batches: list[ChangeBatch]) -> None:
+    def __init__(self, batches: list[ChangeBatch], *, first: int | None = 0) -> None:
+        self._first = first
         self._places: dict[int, list[BinlogPosition]] = defaultdict(list)
-        self._values: dict[int, list[int]] = defaultdict(list)
+        self._values: dict[int, list[int | None]] = defaultdict(list)
         for batch in batches:
             for changes in batch.tables:
-                keys = changes.after.column("id").to_pylist()
+                before, after = changes.before.column("id"), changes.after.column("id")
+                keys = pc.coalesce(after, before).to_pylist()
                 values = changes.after.column("n").to_pylist()
                 for number, key, value in zip(
                     changes.transaction.to_pylist(), keys, values, strict=True
@@ -130,10 +167,10 @@ class LogTruth:
                     self._places[key].append(batch.transactions[number].end)
                     self._values[key].append(value)
 
-    def at(self, key: int, place: BinlogPosition) -> int:
+    def at(self, key: int, place: BinlogPosition) -> int | None:
         """Return the counter's value when everything up to `place` had happened, and no more."""
         count = bisect_right(self._places[key], place)
-        return self._values[key][count - 1] if count else 0
+        return self._values[key][count - 1] if count else self._first
 
     @property
     def changes(self) -> int:
@@ -141,10 +178,17 @@ class LogTruth:
 
 
 def truth_of(
-    server: SqlServer, table: TableId, start: MySqlPosition, end: BinlogPosition, *, server_id: int
+    server: SqlServer,
+    table: TableId,
+    start: MySqlPosition,
+    end: BinlogPosition,
+    *,
+    server_id: int,
+    first: int | None = 0,
 ) -> LogTruth:
+    """Read the log from `start`, where each counter had the value `first`, to `end`."""
     reader = LogReader(
         Endpoint.parse(server.dsn()), server_id=server_id, start=start, captured={table}
     )
     with closing(reader):
-        return LogTruth(list(reader.read_to(end)))
+        return LogTruth(list(reader.read_to(end)), first=first)

@@ -103,6 +103,16 @@ def log_findings(
     yield _watermark(capabilities, subject)
     if not capabilities.has_log:
         return
+    yield from written_log_findings(connection, capabilities, subject)
+    # without GTIDs, a split waits for what is prepared; the stream never does
+    are_awaited = not (capabilities.has_gtids or is_snapshot_done)
+    yield from open_transactions(connection, capabilities, subject, are_awaited=are_awaited)
+
+
+def written_log_findings(
+    connection: ServerConnection, capabilities: Capabilities, subject: str
+) -> Iterator[Finding]:
+    """Yield the findings about what a server's log holds, how long, and who may see its end."""
     for setting in _SETTINGS:
         value = capabilities.settings.get(setting.name)
         if value is not None and value.upper() not in setting.accepted:
@@ -112,9 +122,6 @@ def log_findings(
     yield from _retention(capabilities, subject)
     yield from _log_filters(connection, capabilities, subject)
     yield from replica_findings(connection, capabilities, subject)
-    # without GTIDs, a split waits for what is prepared; the stream never does
-    are_awaited = not (capabilities.has_gtids or is_snapshot_done)
-    yield from open_transactions(connection, capabilities, subject, are_awaited=are_awaited)
 
 
 def statement_findings(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
@@ -168,6 +175,11 @@ def _server(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
         subject,
         f"{capabilities.flavour} {capabilities.version_text}, identity {capabilities.server_uuid}",
     )
+    yield from version_findings(capabilities, subject)
+
+
+def version_findings(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield a finding if the server is too old for its log to be decoded."""
     oldest = _OLDEST_MARIADB if capabilities.is_mariadb else _OLDEST_MYSQL
     if capabilities.version < oldest:
         yield Finding(

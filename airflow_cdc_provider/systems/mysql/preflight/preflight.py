@@ -6,7 +6,7 @@ changed on either server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,19 +50,15 @@ from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import (
 from airflow_cdc_provider.systems.mysql.preflight.hidden_tables import hidden_findings
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import (
     log_findings,
-    set_statement,
     statement_findings,
 )
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
-    Doubt,
     Look,
-    NothingFound,
     QueryDenied,
-    Seen,
     grant_everywhere,
     look,
-    unseen,
 )
+from airflow_cdc_provider.systems.mysql.preflight.reader_ids import ReaderIds, reader_id_findings
 from airflow_cdc_provider.systems.mysql.preflight.rights import (
     LOG_STATUS,
     SINK_PRIVILEGES,
@@ -82,9 +78,9 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
     WatermarkMode,
     read_capabilities,
 )
-from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query, query_named
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
-from airflow_cdc_provider.systems.mysql.server.privileges import Grants, account_name, read_grants
+from airflow_cdc_provider.systems.mysql.server.privileges import Grants, read_grants
 from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_status
 
 if TYPE_CHECKING:
@@ -127,7 +123,8 @@ def source_look(
             found += statement_findings(capabilities, subject)
         found += _source(connection, capabilities, subject, question, keys)
         found += hidden_findings(read_grants(connection), capabilities, subject, question.patterns)
-        found += _server_ids(connection, capabilities, subject, question)
+        readers = ReaderIds(MySqlOptions.of(question.options).server_ids, is_new=question.is_new)
+        found += reader_id_findings(connection, capabilities, subject, readers)
         found += _room(connection, capabilities, subject, question.readers)
         size = copied_bytes(connection, plans)
         found += retention_findings(capabilities, subject, size)
@@ -297,86 +294,6 @@ def sink_privileges(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
             if database == LEDGER_DATABASE
             else "tables are created and rows written there, and triggers would change them",
             f"GRANT {names} ON {quote_identifier(database)}.* TO {grants.account};",
-        )
-
-
-def _server_ids(
-    connection: ServerConnection,
-    capabilities: Capabilities,
-    subject: str,
-    question: PreflightQuestion,
-) -> Iterator[Finding]:
-    """Yield findings if server ids of the readers are the source's own, or already in use."""
-    server_ids = MySqlOptions.of(question.options).server_ids
-    if capabilities.server_id in server_ids:
-        yield Finding(
-            Code.SOURCE_SERVER_ID,
-            Level.BLOCK,
-            subject,
-            f"the source itself has server_id {capabilities.server_id}",
-            "a range without it",
-            "a server sends no log to a reader with its own id",
-            "choose another range in source.server_id",
-        )
-    if capabilities.has_log and capabilities.server_id == 0:
-        yield Finding(
-            Code.SOURCE_SERVER_ID_UNSET,
-            Level.BLOCK,
-            subject,
-            "server_id = 0",
-            "an id of its own",
-            "such a server refuses every reader of its log",
-            set_statement(capabilities, "server_id", "1"),
-        )
-    match look(lambda: query_named(connection, capabilities.replicas_statement)):
-        case Seen(readers):
-            yield from _taken(readers, server_ids, subject, question)
-        case QueryDenied() as denied:
-            privilege = (
-                "REPLICATION MASTER ADMIN" if capabilities.is_mariadb else "REPLICATION SLAVE"
-            )
-            yield unseen(
-                Code.SOURCE_UNSEEN,
-                Level.INFO,
-                subject,
-                denied,
-                Doubt(
-                    what="which ids other readers of the log have",
-                    why="no row is at risk: two readers with one id throw each other out, and each "
-                    "says so; give this pipeline a range that nobody else uses",
-                    grant=grant_everywhere(privilege, account_name(connection)),
-                ),
-            )
-        case NothingFound():
-            pass
-
-
-def _taken(
-    readers: Sequence[Mapping[str, Any]],
-    server_ids: range,
-    subject: str,
-    question: PreflightQuestion,
-) -> Iterator[Finding]:
-    """Yield a finding if connected readers have server ids of the pipeline's range."""
-    taken = {
-        int(row["Server_Id" if "Server_Id" in row else "Server_id"]): str(row.get("Host") or "")
-        for row in readers
-    }
-    clashing = [
-        f"{number} ({taken[number]})" if taken[number] else str(number)
-        for number in sorted(taken)
-        if number in server_ids
-    ]
-    if clashing:
-        own = "" if question.is_new else "; if this is the pipeline's own stream, all is well"
-        yield Finding(
-            Code.SOURCE_SERVER_ID_TAKEN,
-            Level.BLOCK if question.is_new else Level.WARN,
-            subject,
-            f"readers with the ids {', '.join(clashing)} are connected now",
-            "ids that no other reader of this server has",
-            f"two readers with one id throw each other out{own}",
-            "leave source.server_id out, for ids of the pipeline's own, or choose another range",
         )
 
 

@@ -215,6 +215,25 @@ def server_errors(endpoint: Endpoint, doing: str, *, role: Role = Role.SOURCE) -
         raise _redacted(found, endpoint.password) from None
 
 
+@contextmanager
+def errors_of_the_sink() -> Iterator[None]:
+    """Raise errors within the block, of a sink that is read as sources are, as the sink's."""
+    try:
+        yield
+    except CdcError as error:
+        raise _of_the_sink(error) from None
+
+
+def _of_the_sink(error: CdcError) -> CdcError:
+    """Return an error that names the source as one that names the sink."""
+    found = error.rewritten(lambda text: text.replace("the source", "the sink"))
+    if not isinstance(error, SourceUnreachableError):
+        return found
+    unreachable = SinkUnreachableError(found.what, found.where, found.risk, found.remedy)
+    unreachable.server_error = error.server_error
+    return unreachable
+
+
 def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
     """Return the number and text of a PyMySQL error."""
     arguments = error.args

@@ -35,6 +35,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.markers import EdgeOrigins
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
@@ -102,6 +103,7 @@ class LogReader:
         picks: TablePicks = NO_PICKS,
         facts: Collection[str] = (),
         reach: TextReach | None = None,
+        origins: EdgeOrigins | None = None,
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -117,6 +119,8 @@ class LogReader:
         self._known = RecognisedLog(self._transport, held, str(endpoint))
         capabilities = self._transport.capabilities
         self._server_uuid = capabilities.server_uuid
+        if origins is not None:
+            origins = replace(origins, folds_case=capabilities.names_fold_case)
         self._decoder = ColumnDecoder(
             self._transport.start.position,
             server_uuid=capabilities.server_uuid,
@@ -126,12 +130,13 @@ class LogReader:
             zero_dates=zero_dates,
             schemas=schemas,
             before=before
-            or self._earlier_log(endpoint, captured, limits, zero_dates, schemas, facts),
+            or self._earlier_log(endpoint, captured, limits, zero_dates, schemas, facts, origins),
             prepared_as_committed=prepared_as_committed,
             every_statement=every_statement,
             picks=picks,
             facts=facts,
             reach=reach or self._reach_by_catalogue(endpoint, captured),
+            origins=origins,
         )
         self._first = self._passed = self._transport.start.position.binlog
         self._came_to = self._transport.start.position
@@ -139,7 +144,7 @@ class LogReader:
         self._held: EventChunk | None = None  # received, beyond the last `until`
         self._feeding: Iterator[ChangeBatch] = iter(())
 
-    def _earlier_log(
+    def _earlier_log(  # noqa: PLR0913 - what the reader itself was given
         self,
         endpoint: Endpoint,
         captured: Captured,
@@ -147,6 +152,7 @@ class LogReader:
         zero_dates: ZeroDates,
         schemas: SchemaSource,
         facts: Collection[str],
+        origins: EdgeOrigins | None,
     ) -> EarlierLog:
         """Return the search for rows of prepared XA transactions before the reader's start."""
 
@@ -162,6 +168,7 @@ class LogReader:
                 before=WithoutRows(),
                 prepared_as_committed=rows,
                 facts=facts,
+                origins=origins,
             )
 
         return EarlierLog(partial(log_files, endpoint), open_reader)

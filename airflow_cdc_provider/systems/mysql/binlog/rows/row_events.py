@@ -41,6 +41,11 @@ ROW_EVENTS = _OPS > 0
 """By event type: whether it carries rows."""
 
 
+def ops_of(types: ByteArray) -> npt.NDArray[np.int8]:
+    """Return the operation of each event by its type, 0 for one that carries no rows."""
+    return _OPS[types]
+
+
 @dataclass(slots=True)
 class RowChanges:
     """Row changes decoded from some events: counts by event, operations, images."""

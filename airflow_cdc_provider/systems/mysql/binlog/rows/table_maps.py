@@ -32,8 +32,11 @@ class TableMaps:
         zero_dates: ZeroDates,
         schemas: SchemaSource,
         flavour: str,
+        *,
+        marker: Callable[[TableId], bool] | None = None,
     ) -> None:
         self._captured = captured
+        self._is_marker = marker or (lambda _table: False)
         self._zero_dates = zero_dates
         self._schemas = schemas
         self._flavour = flavour
@@ -41,6 +44,8 @@ class TableMaps:
         """The bytes of the last map by table id."""
         self.ledgers: set[int] = set()
         """The ids of tables in which pipelines keep their own progress."""
+        self.markers: set[int] = set()
+        """The ids of the marker table, which has a decoder and is never captured."""
         self._decoders: dict[int, TableDecoder | None] = {}
         self._by_bytes: dict[bytes, TableDecoder] = {}
         self._nulled: Counter[str] = Counter()
@@ -50,6 +55,7 @@ class TableMaps:
         """Forget all table ids, which another log file may use for other tables."""
         self.known.clear()
         self.ledgers.clear()
+        self.markers.clear()
         self._decoders.clear()
 
     def forget_schemas(self) -> None:
@@ -63,20 +69,29 @@ class TableMaps:
         number = int.from_bytes(body[:6], "little")
         self.known[number] = body
         self._decoders[number] = self._decoder_of(body)
-        if read_table_id(body).database == LEDGER_DATABASE:
-            self.ledgers.add(number)
-        else:
-            self.ledgers.discard(number)
+        table = read_table_id(body)
+        for ids, belongs in (
+            (self.ledgers, table.database == LEDGER_DATABASE),
+            (self.markers, self._is_marker(table)),
+        ):
+            if belongs:
+                ids.add(number)
+            else:
+                ids.discard(number)
 
     def _decoder_of(self, body: bytes) -> TableDecoder | None:
         """Return the decoder of a table map; None if its table is not captured."""
         decoder = self._by_bytes.get(body[8:])
-        if decoder is None and self._captured(table := read_table_id(body)):
+        if decoder is None and self._has_decoder(table := read_table_id(body)):
             with only_of(table):
                 table_map = read_table_map(body, self._schemas, self._flavour)
                 decoder = TableDecoder(table_map, self._zero_dates)
             self._by_bytes[body[8:]] = decoder
         return decoder
+
+    def _has_decoder(self, table: TableId) -> bool:
+        """Tell whether rows of a table are decoded."""
+        return self._captured(table) or self._is_marker(table)
 
     def decoder(self, number: int) -> TableDecoder | None:
         """Return the decoder for a table id, None if its table is not captured."""

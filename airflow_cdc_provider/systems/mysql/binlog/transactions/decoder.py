@@ -23,6 +23,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.markers import EdgeOrigins
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
@@ -55,6 +56,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSourc
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly
 from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import SmallChunks
+from airflow_cdc_provider.systems.mysql.binlog.transactions.origins import TransactionOrigins
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import restamped, without_few
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     Prepared,
@@ -100,13 +102,15 @@ class ColumnDecoder:
         picks: TablePicks = NO_PICKS,
         facts: Collection[str] = (),
         reach: TextReach | None = None,
+        origins: EdgeOrigins | None = None,
     ) -> None:
         """Prepare the decoder at a start position.
 
         With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be.
         With `every_statement`, harmless statements that name a captured table are barriers, too;
         so are those by which a table comes that `picks` pick. `facts` are told of each row. `reach`
-        says which tables row changes reach that are logged as text.
+        says which tables row changes reach that are logged as text. `origins` says which
+        transactions are left out by the marker that they begin with.
         """
         limits = limits or BatchLimits()
         kept_bytes = _HELD_BATCHES * limits.bytes
@@ -117,13 +121,15 @@ class ColumnDecoder:
         self._picks = picks
         self._reach = reach or UnknownReach()
         self._frames = FrameReader()
-        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
+        marker = None if origins is None else origins.is_marker
+        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour, marker=marker)
         self._assembly = BatchAssembly(start, server_uuid, limits)
         self._runs = TransactionRuns(
             self._assembly,
             self._maps,
             kept_bytes=kept_bytes if self._holds_back else None,
             facts=RowFacts(facts),
+            origins=TransactionOrigins(origins, self._maps),
         )
         self._prepared = PreparedTransactions(kept_bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)

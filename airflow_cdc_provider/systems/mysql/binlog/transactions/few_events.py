@@ -89,6 +89,8 @@ class _Transaction:
     byte: int = 0
     """Bytes of the chunk up to its end; up to its beginning while it goes on."""
     changes: int = 0
+    has_rows: bool = False
+    """Row events came, of whatever table."""
 
 
 class _Reading:
@@ -143,6 +145,9 @@ class _Reading:
             raise NotFewError
         if table_id not in self._maps.ledgers:
             self.others_at = self.bytes
+        if table_id in self._maps.markers:
+            raise NotFewError
+        self._current.has_rows = True
         if decoder is None:
             return
         changes = decoder.few.read(data, start, end)
@@ -203,6 +208,8 @@ class SmallChunks:
         opened = self._runs.open
         if opened is not None and (opened.distributed or opened.shed):
             return None
+        if self._runs.origins.needs_columns(self._runs.next_number):
+            return None
         if chunk.ends[-1] - chunk.starts[0] > MOST_BYTES or self._place.last >= _NEAR:
             return None
         try:
@@ -248,6 +255,8 @@ class SmallChunks:
             runs.open = self._open(last, last.opened, ordinal, first_byte + last.byte)
         if runs.open is not None:
             runs.open.begun = last.begun
+            if last.has_rows:
+                runs.origins.note_unmarked(runs.next_number)
             runs.open.captured |= runs.ordinal > runs.open.first_ordinal
         yield from runs.hand_on_part(reading.log_end)
 

@@ -30,6 +30,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedSt
 from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
+from airflow_cdc_provider.systems.mysql.binlog.transactions.origins import TransactionOrigins
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import AnyPiece, Piece
 from airflow_cdc_provider.systems.mysql.binlog.transactions.row_facts import RowFacts
 from airflow_cdc_provider.systems.mysql.binlog.transactions.savepoints import Savepoints
@@ -87,6 +88,7 @@ class TransactionRuns:
         *,
         kept_bytes: int | None,
         facts: RowFacts,
+        origins: TransactionOrigins,
     ) -> None:
         self.open: OpenTransaction | None = None
         self.ordinal = 0
@@ -96,6 +98,7 @@ class TransactionRuns:
         self._kept_bytes = kept_bytes
         """What the rows of one XA transaction may take; None if they do not wait at all."""
         self.facts = facts
+        self.origins = origins
         self.next_number = 0
         """The open transaction's number, or the next one's."""
 
@@ -155,6 +158,7 @@ class TransactionRuns:
 
     def roll_back_to(self, sql: str) -> None:
         """Drop the open transaction's changes after a savepoint."""
+        self.origins.require_no_marker(self.next_number)
         opened = self.open
         if opened is None or not opened.captured:
             return
@@ -218,6 +222,11 @@ class TransactionRuns:
         rows = np.flatnonzero(kinds == _ROWS)
         if not len(rows):
             return counts, np.full(len(frames), self.ordinal, np.int64)
+        carried = 0 if self.open is None else 1
+        numbers = self.next_number + np.searchsorted(opens, rows, side="right") - 1 + carried
+        if self.origins.is_judging:
+            kept = self.origins.kept(frames, rows, numbers)
+            rows, numbers = rows[kept], numbers[kept]
         ids = frames.data.little(frames.starts[rows] + 19, 6)
         decoded = []
         for table_id in distinct(ids):
@@ -231,8 +240,6 @@ class TransactionRuns:
             decoded.append((decoder.map.table, places, changes))
         after = self.ordinal + np.cumsum(counts)
         first = after - counts
-        carried = 0 if self.open is None else 1
-        numbers = self.next_number + np.searchsorted(opens, rows, side="right") - 1 + carried
         number_of = np.zeros(len(frames), np.int64)
         number_of[rows] = numbers
         for table, places, changes in decoded:

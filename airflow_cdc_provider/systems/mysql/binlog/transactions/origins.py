@@ -1,0 +1,182 @@
+"""Judge whole transactions by their first row events: is their origin one to be left out.
+
+A marker is in the row events that a transaction begins with, so what follows needs no look: which
+transaction each row event belongs to is known before any is decoded. The leading marker events of
+all transactions of a run are decoded together; each distinct marker is judged once; the rows of a
+transaction that is left out are never decoded. What is known of the last transaction is kept, for
+it may go on in the next chunk, between two markers or behind them.
+
+Rows of the marker table itself are no changes, wherever they are. A marker that was deleted marks
+nothing: that was a person.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.byte_views import distinct
+from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
+from airflow_cdc_provider.core.errors import RESET, IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.markers import MARKER_COLUMNS, EdgeOrigins, Marker
+from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import ops_of
+from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
+
+_NONE = -1
+_BETWEEN_NAMES = "\0"
+
+
+class TransactionOrigins:
+    """Judges transactions by their markers, in log order; without a rule it keeps all."""
+
+    def __init__(self, rule: EdgeOrigins | None, maps: TableMaps) -> None:
+        self._rule = rule
+        self._maps = maps
+        self._leaves_unmarked = rule is not None and rule.leaves_out(None)
+        self._judged: dict[str, bool] = {}
+        self._number = _NONE
+        """The last transaction of which row events came."""
+        self._is_left_out = False
+        self._is_leading = False
+        """All row events of the last transaction so far are its markers."""
+        self._is_marked = False
+
+    @property
+    def is_judging(self) -> bool:
+        """Tell whether there is a rule."""
+        return self._rule is not None
+
+    def needs_columns(self, number: int) -> bool:
+        """Tell whether the rows that come, of this transaction first, must be judged in columns."""
+        if self._leaves_unmarked:
+            return True
+        return self._number == number and (self._is_left_out or self._is_leading)
+
+    def note_unmarked(self, number: int) -> None:
+        """Note that a transaction that is kept has row events, the first of which is no marker."""
+        if self._rule is not None and self._number != number:
+            self._keep(number, left_out=False, leading=False, marked=False)
+
+    def require_no_marker(self, number: int) -> None:
+        """Refuse a rollback to a savepoint in a marked transaction: its marker may be gone."""
+        if self._number == number and self._is_marked:
+            raise IntegrityError(
+                "a transaction that holds a marker was rolled back to a savepoint",
+                where="" if self._rule is None else str(self._rule.marker),
+                risk="where its other changes came from is not known",
+                remedy=f"let nothing but the topology's edges write the marker, and {RESET}",
+            )
+
+    def kept(self, frames: Frames, rows: IntArray, numbers: IntArray) -> BoolArray:
+        """Tell which row events are to be decoded; `numbers` are their transactions."""
+        rule = self._rule
+        if rule is None or not len(rows):
+            return np.ones(len(rows), np.bool_)
+        ids = frames.data.little(frames.starts[rows] + 19, 6)
+        of_marker = np.isin(ids, list(self._maps.markers))
+        marks = of_marker & (ops_of(frames.types[rows]) != Op.DELETE)
+        firsts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+        ends = np.append(firsts[1:], len(rows))
+        stops = self._leading_ends(marks, firsts, ends)
+        goes_on = bool(numbers[0] == self._number)
+        if goes_on and not self._is_leading:
+            stops[0] = firsts[0]  # its markers are over
+        left_out = np.full(len(firsts), self._leaves_unmarked, np.bool_)
+        if goes_on:
+            left_out[0] = self._is_left_out
+        marked = stops > firsts
+        if marked.any():
+            self._judge(rule, frames, rows, ids, (firsts, stops, marked), left_out, goes_on=goes_on)
+        self._keep(
+            int(numbers[-1]),
+            left_out=bool(left_out[-1]),
+            leading=bool(stops[-1] == ends[-1]),
+            marked=bool(marked[-1]) or (goes_on and len(firsts) == 1 and self._is_marked),
+        )
+        return ~of_marker & ~np.repeat(left_out, ends - firsts)
+
+    def _keep(self, number: int, *, left_out: bool, leading: bool, marked: bool) -> None:
+        """Keep what is known of the last transaction."""
+        self._number = number
+        self._is_left_out, self._is_leading, self._is_marked = left_out, leading, marked
+
+    @staticmethod
+    def _leading_ends(marks: BoolArray, firsts: IntArray, ends: IntArray) -> IntArray:
+        """Return behind which row event the leading markers of each transaction end."""
+        others = np.append(np.flatnonzero(~marks), len(marks))
+        stops: IntArray = np.minimum(others[np.searchsorted(others, firsts)], ends)
+        return stops
+
+    def _judge(  # noqa: PLR0913 - one step of `kept`, over the columns that it has made
+        self,
+        rule: EdgeOrigins,
+        frames: Frames,
+        rows: IntArray,
+        ids: IntArray,
+        leading: tuple[IntArray, IntArray, BoolArray],
+        left_out: BoolArray,
+        *,
+        goes_on: bool,
+    ) -> None:
+        """Fill in which of the marked transactions are left out."""
+        firsts, stops, marked = leading
+        counts = stops - firsts
+        of = np.repeat(np.arange(len(firsts)), counts)
+        places = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(len(of))
+        every, none = np.ones(len(firsts), np.bool_), np.ones(len(firsts), np.bool_)
+        for table_id in distinct(ids[places]):
+            chosen = ids[places] == table_id
+            transaction, verdict = self._verdicts(rule, frames, table_id, rows[places[chosen]])
+            judged = of[chosen][transaction]
+            np.logical_and.at(every, judged, verdict)
+            np.logical_and.at(none, judged, ~verdict)
+        mixed = marked & ~every & ~none
+        if goes_on and marked[0] and self._is_marked:
+            mixed[0] |= bool(every[0]) != self._is_left_out
+        if mixed.any():
+            raise rule.mixed(str(rule.marker))
+        left_out[marked] = every[marked]
+
+    def _verdicts(
+        self, rule: EdgeOrigins, frames: Frames, table_id: int, events: IntArray
+    ) -> tuple[IntArray, BoolArray]:
+        """Return, for each marker row of some events, its event's index and whether it is left out.
+
+        They have one table map.
+        """
+        decoder = self._maps.decoder(table_id)
+        if decoder is None:
+            raise _no_marker_table(rule.marker, "its table map")
+        changes = decoder.decode(frames, events)
+        names = {column.name.lower(): index for index, column in enumerate(decoder.map.columns)}
+        for name in MARKER_COLUMNS:
+            if name not in names:
+                raise _no_marker_table(rule.marker, f"a column {name}")
+        columns = [changes.after.column(names[name]) for name in MARKER_COLUMNS]
+        named = pc.binary_join_element_wise(*columns, _BETWEEN_NAMES).dictionary_encode("encode")
+        judged = [self._verdict(rule, names) for names in named.dictionary.to_pylist()]
+        verdicts = np.array(judged, np.bool_)[named.indices.to_numpy()]
+        return np.repeat(np.arange(len(events)), changes.counts), verdicts
+
+    def _verdict(self, rule: EdgeOrigins, names: str | None) -> bool:
+        """Return whether transactions with a marker of these names are left out, judged once."""
+        parts = (names or "").split(_BETWEEN_NAMES)
+        if names is None or len(parts) != len(MARKER_COLUMNS):
+            raise _no_marker_table(rule.marker, "a name in a row, or has one that is none,")
+        if names not in self._judged:
+            self._judged[names] = rule.leaves_out(Marker(*parts))
+        return self._judged[names]
+
+
+def _no_marker_table(table: TableId, lacks: str) -> IntegrityError:
+    """Return the error for rows of a marker table that is not one."""
+    columns = ", ".join(MARKER_COLUMNS)
+    return IntegrityError(
+        f"the marker table lacks {lacks} in the log",
+        where=str(table),
+        risk="changes that came from the other node would go back to it",
+        remedy=f"it needs the columns {columns} and n; name such a table as topology.marker",
+    )
