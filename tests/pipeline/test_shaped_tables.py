@@ -10,9 +10,11 @@ from airflow_cdc_provider.core.errors import PipelineFileError, TablesStoppedErr
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.estimating import estimate
 from airflow_cdc_provider.pipeline.steps.planning import preview
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.views.reports import plan_form, plan_lines
 from tests.pipeline.altered_tables import catch_up, change
 from tests.pipeline.conftest import Shop
@@ -60,6 +62,10 @@ def describe(shop: Shop, settings: str) -> None:
 
 
 def is_as(shop: Shop, queries: tuple[str, str], more: str = "") -> bool:
+    """Tell whether both sides have the same rows, by dumps of them and by our own comparison."""
+    table = TableId(shop.database, "people")
+    (verdict,) = verify(shop.run(), tables=[table], settle_s=5).tables
+    assert verdict.equal, verdict
     at_source, at_sink = (query.format(more=more) for query in queries)
     return shop.sink_rows(at_sink) == list(shop.source.execute(at_source, database=shop.database))
 
@@ -138,7 +144,10 @@ class Shaped:
             shop.sink.execute(statement, database=shop.target)
         name = f"{shop.database}.people"
         run = shop.run()
-        ask_resync(run, resync_scope(run, [name], from_key="3", to_key=None), request_id="part")
+        part = resync_scope(run, [name], from_key="3", to_key=None)
+        (counted,) = estimate(run, part).tables
+        assert (counted.source_rows, counted.sink_rows) == (2, 3)
+        ask_resync(run, part, request_id="part")
         change(shop, "people", WRITES[:2])
         catch_up(shop)
         assert shop.sink_rows("SELECT n FROM people WHERE number > 900") == []
