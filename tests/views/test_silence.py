@@ -66,13 +66,13 @@ def owner(store: SqlStateStore, state_dsn: str) -> Iterator[subprocess.Popen[byt
         process.kill()
 
 
-def look(store: SqlStateStore, *, later_s: float = 0) -> PipelineStatus:
-    return status(store, SHOP, now_us=store.now_us() + int(later_s * 1e6))
+def look(store: SqlStateStore) -> PipelineStatus:
+    return status(store, SHOP, now_us=store.now_us())
 
 
-def row(store: SqlStateStore, *, later_s: float = 0) -> dict[str, object]:
+def row(store: SqlStateStore) -> dict[str, object]:
     """Return the row of the page's list."""
-    now_us = store.now_us() + int(later_s * 1e6)
+    now_us = store.now_us()
     (found,) = store.overviews([SHOP], now_us)
     return list_row(str(SHOP), found, now_us)
 
@@ -122,7 +122,12 @@ def test_a_killed_process_is_known_whatever_its_owner_is_called(store: SqlStateS
 
 def test_one_that_is_silent_may_be_dead_wherever_it_was(store: SqlStateStore) -> None:
     store.take_over(SHOP, "dag shop__sync")
-    assert look(store, later_s=25).doubt == ""
-    assert look(store, later_s=40).doubt == "the last word is 40 s old"
-    assert look(store, later_s=LEASE_S + 1).doubt == ""
-    assert not look(store, later_s=LEASE_S + 1).is_owned
+    heard_us = store.ensure(SHOP).lease_until_us - int(LEASE_S * 1e6)
+
+    def then(later_s: float) -> PipelineStatus:
+        return status(store, SHOP, now_us=heard_us + int(later_s * 1e6))
+
+    assert then(25).doubt == ""
+    assert then(40).doubt == "the last word is 40 s old"
+    assert then(LEASE_S + 1).doubt == ""
+    assert not then(LEASE_S + 1).is_owned

@@ -267,7 +267,9 @@ def test_a_pipeline_that_never_ran_says_that_there_is_nothing_yet(
 ) -> None:
     tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
     tab.get_by_role("heading", name="never run").wait_for()
-    assert tab.locator("figure:visible").get_by_text("No data yet").count() == 2
+    empty = tab.locator("figure:visible").get_by_text("No data yet")
+    empty.nth(1).wait_for()
+    assert empty.count() == 2
     for name, text in (
         ("Requests", "No requests."),
         ("Stream", "There is no stream yet."),
