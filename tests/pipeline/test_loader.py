@@ -92,7 +92,6 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nstream:\n  stop: latest", 8, "mode: bounded"),
     ("DR_DSN", "DR_DSN\nstream:\n  mode: fast", 8, "'continuous' or 'bounded'"),
     ("DR_DSN", "DR_DSN\nstream:\n  writers: 4", 8, "apply: merged"),
-    ("DR_DSN", "DR_DSN\ntopology: {name: x}", 7, "two-way sync is not in this release"),
     ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
     ("DR_DSN", "DR_DSN\n  type: changelog", 5, "'path' is missing"),
     ("DR_DSN", "DR_DSN\n  type: changelog", 6, "a sink of type changelog has no dsn_env"),

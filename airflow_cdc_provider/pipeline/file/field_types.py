@@ -68,15 +68,6 @@ def _stream_stop(value: Any) -> Any:
     return value
 
 
-def _topology(value: Any) -> Any:
-    """Refuse two-way sync, which is of a later release."""
-    if value is not None:
-        raise WrongValueError(
-            f"two-way sync is {_LATER}", "write null, or leave the key out: the copy is one-way"
-        )
-    return value
-
-
 def _where(value: Any) -> Any:
     """Refuse a condition on a table's rows, which is of a later release."""
     if value is not None:
@@ -142,5 +133,4 @@ Ports = Annotated[
 ]
 StreamStart = Annotated[Literal["after_snapshot"], BeforeValidator(_stream_start)]
 StreamStop = Annotated[Literal["never"], BeforeValidator(_stream_stop)]
-NoTopology = Annotated[None, BeforeValidator(_topology)]
 NoCondition = Annotated[None, BeforeValidator(_where)]

@@ -8,15 +8,17 @@ systems, each with the keys that it has (`sections`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
-from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.schema_changes import Policy, SchemaPolicy
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
@@ -25,7 +27,6 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     MailAddress,
     Name,
     NoCondition,
-    NoTopology,
     Pattern,
     Ports,
     StreamStart,
@@ -35,6 +36,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
 )
 from airflow_cdc_provider.pipeline.file.sections import AnySink, AnySource
 from airflow_cdc_provider.pipeline.file.table_sections import TableSection
+from airflow_cdc_provider.pipeline.file.topology_section import TopologySection
 from airflow_cdc_provider.systems.sections.base import Reference as Reference
 from airflow_cdc_provider.systems.sections.base import Section
 
@@ -142,7 +144,8 @@ class SchemaChangesSection(Section):
     )
     drop_column: AnyPolicy = Field(
         default="ignore",
-        description="`ignore`: the sink keeps the column and what is in it; new rows have NULL.",
+        description="`ignore`: the sink keeps the column and what is in it; new rows have NULL. "
+        "In a topology the default is `apply`.",
     )
     rename_column: ApplyOrStop = Field(
         default="apply", description="The sink's column gets the new name."
@@ -173,11 +176,6 @@ class SchemaChangesSection(Section):
         "more, and what becomes of its rows at the sink is what `drop_table` says. Under its new "
         "name it is a new table, see `source.new_tables`.",
     )
-
-    @property
-    def policy(self) -> SchemaPolicy:
-        """Return the policy for each kind of schema change."""
-        return SchemaPolicy.from_json(self.model_dump())
 
 
 class RequestsSection(Section):
@@ -421,14 +419,31 @@ class PipelineFile(Section):
         "another definition, since they were last found equal; `always`, of all tables in each "
         "run; `never`.",
     )
-    topology: NoTopology = Field(
-        default=None, description="Two-way sync: not in this release; `null`."
+    topology: TopologySection | None = Field(
+        default=None,
+        description="Two-way sync: which two nodes this pipeline joins. Without it the copy is "
+        "one-way.",
+        examples=[{"name": "shops", "src_node": "berlin", "dst_node": "paris"}],
     )
     spark: SparkSection = Field(default_factory=SparkSection, description="Where the work is done.")
 
     @property
     def name(self) -> PipelineName:
         return PipelineName(self.pipeline)
+
+    @property
+    def edge(self) -> Topology | None:
+        """Return which edge of a topology the pipeline is, None if it is in none."""
+        return None if self.topology is None else self.topology.edge
+
+    @property
+    def schema_policy(self) -> SchemaPolicy:
+        """Return the policy for each kind of schema change, with the defaults of the file."""
+        section = self.schema_changes
+        written = SchemaPolicy.from_json(section.model_dump())
+        if self.topology is None or "drop_column" in section.model_fields_set:
+            return written
+        return replace(written, drop_column=Policy.APPLY)  # the nodes' tables are the same
 
     @property
     def source_options(self) -> SourceOptions:

@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.file.topology_rules import check_topology
 
 Found = tuple[Path, str, str]
 """Where, what, fix."""
@@ -28,7 +29,8 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _backfills(file)
     yield from _nothing_shown(file)
     yield from _spark_settings(file)
-    if file.stream.writers > 1 and file.stream.apply != "merged":
+    yield from check_topology(file)
+    if file.stream.writers > 1 and file.stream.apply != "merged" and file.topology is None:
         yield (
             ("stream", "writers"),
             "only apply: merged has parallel writers",

@@ -76,7 +76,7 @@ def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange
     for table in plans:
         if table not in now:
             raise _stopped(run, table, "it is not at the source any more")
-    ignores = run.model.schema_changes.policy.add_column is Policy.IGNORE
+    ignores = run.model.schema_policy.add_column is Policy.IGNORE
     with closing(open_table_builder(run)) as builder:
         after = [
             redefined(
@@ -133,7 +133,7 @@ def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> S
     if found.refused:
         kinds.add(ChangeKind.MODIFY_COLUMN)
     for kind in sorted(kinds):
-        if run.model.schema_changes.policy.of(kind) is Policy.STOP:
+        if run.model.schema_policy.of(kind) is Policy.STOP:
             raise _stopped(run, after.schema.table, f"schema_changes says {kind.value}: stop")
     return SchemaChange(
         before=before,

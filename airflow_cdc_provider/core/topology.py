@@ -1,0 +1,82 @@
+"""A pipeline's place in a topology: databases are its nodes, pipelines its edges.
+
+Two shapes are known, because in both what an edge has to bring follows from who wrote a
+transaction (`core.markers`). In a tree an edge to X brings everything that did not come over the
+edge from X. In a full mesh an edge brings only what was written at its own source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
+from airflow_cdc_provider.core.markers import EdgeOrigins
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+def is_topology_name(text: str) -> bool:
+    """Tell whether a text can name a topology or a node: at most 64 letters, digits and `_`."""
+    return _NAME.fullmatch(text) is not None
+
+
+def default_marker(topology: str) -> TableId:
+    """Return the marker table of a topology that names none."""
+    return TableId(LEDGER_DATABASE, topology)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """One edge of a topology: which two nodes a pipeline joins, and what it brings from one."""
+
+    name: str
+    src_node: str
+    dst_node: str
+    marker: TableId
+    """The same table on all nodes."""
+    do_nodes: tuple[str, ...] = ()
+    """The only origins that the edge brings, of those its shape gives it; empty: all."""
+    ignore_nodes: tuple[str, ...] = ()
+    """Origins that the edge does not bring."""
+    is_mesh: bool = False
+
+    def origins(self) -> EdgeOrigins:
+        """Return which transactions the edge leaves out of its source's log."""
+        return EdgeOrigins(
+            self.marker,
+            self.src_node,
+            self.dst_node,
+            is_mesh=self.is_mesh,
+            do_nodes=frozenset(self.do_nodes),
+            ignore_nodes=frozenset(self.ignore_nodes),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the edge as JSON holds it; `from_json` reads it back equal."""
+        return {
+            "name": self.name,
+            "src_node": self.src_node,
+            "dst_node": self.dst_node,
+            "marker": str(self.marker),
+            "do_nodes": list(self.do_nodes),
+            "ignore_nodes": list(self.ignore_nodes),
+            "is_mesh": self.is_mesh,
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Topology:
+        """Read an edge from JSON; `ValueError` names fields that a later release added."""
+        unknown = sorted(form.keys() - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"topology has unknown fields {unknown}: older code reads a newer job")
+        return cls(
+            **{
+                **form,
+                "marker": TableId.parse(form["marker"]),
+                "do_nodes": tuple(form.get("do_nodes", ())),
+                "ignore_nodes": tuple(form.get("ignore_nodes", ())),
+            }
+        )

@@ -1,0 +1,251 @@
+"""What a pipeline file with a topology must say besides: both nodes hold the same rows.
+
+What comes over an edge goes on over others and may come back, so a setting by which the nodes
+differ, or by which a transaction loses its marker, is refused. What the files of several edges say
+together is judged by `core.topology_check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
+from airflow_cdc_provider.core.table_patterns import Route, sink_table
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.file.sections import VARIANTS
+from airflow_cdc_provider.pipeline.file.topology_section import TopologySection
+
+Found = tuple[Path, str, str]
+"""Where, what, fix."""
+LEDGER_TABLES = frozenset(
+    {
+        "changed_table",
+        "conflict",
+        "control",
+        "finished_split",
+        "joined_split",
+        "ledger_version",
+        "pipeline",
+        "schema_change",
+        "stopped_table",
+        "stream",
+        "stream_split",
+        "stream_table",
+        "target",
+        "writer",
+    }
+)
+"""Names in the ledger's database that no marker may have."""
+
+
+def check_topology(file: PipelineFile) -> Iterator[Found]:
+    """Yield what does not go together with the file's topology; nothing if it has none."""
+    section = file.topology
+    if section is None:
+        return
+    yield from _nodes(section)
+    yield from _origins(section)
+    yield from _marker(file, section)
+    yield from _sink(file)
+    yield from _stream(file)
+    yield from _rows_that_differ(file)
+    yield from _definitions_that_differ(file)
+
+
+def _nodes(section: TopologySection) -> Iterator[Found]:
+    """Yield a problem if the edge's two nodes are one, or names differ by case alone."""
+    if section.src_node == section.dst_node:
+        yield (
+            ("topology", "dst_node"),
+            f"src_node is {section.src_node}, too: an edge joins two nodes",
+            "name the node that the sink is",
+        )
+    spelled: dict[str, str] = {}
+    for path, node in _named(section):
+        first = spelled.setdefault(node.casefold(), node)
+        if first != node:
+            yield (
+                path,
+                f"{node} and {first} differ by case alone, and a marker may not tell them apart",
+                f"write {first} if that node is meant, or rename one of them",
+            )
+
+
+def _named(section: TopologySection) -> Iterator[tuple[Path, str]]:
+    """Yield each node that the section names, with its place."""
+    yield ("topology", "src_node"), section.src_node
+    yield ("topology", "dst_node"), section.dst_node
+    for number, node in enumerate(section.do_nodes):
+        yield ("topology", "do_nodes", number), node
+    for number, node in enumerate(section.ignore_nodes):
+        yield ("topology", "ignore_nodes", number), node
+
+
+def _origins(section: TopologySection) -> Iterator[Found]:
+    """Yield nodes in `do_nodes` and `ignore_nodes` by which an edge would bring less than meant."""
+    yield from _twice(section.do_nodes, "do_nodes")
+    yield from _twice(section.ignore_nodes, "ignore_nodes")
+    for number, node in enumerate(section.ignore_nodes):
+        path = ("topology", "ignore_nodes", number)
+        if node in section.do_nodes:
+            yield path, f"{node} is in do_nodes, too", "remove it from one of them"
+        elif section.shape == "mesh" and node == section.src_node:
+            yield (
+                path,
+                f"an edge of a mesh brings what is written at {node} only, so this one would bring "
+                "nothing",
+                "remove it",
+            )
+    for number, node in enumerate(section.do_nodes):
+        path = ("topology", "do_nodes", number)
+        if node == section.dst_node:
+            yield (
+                path,
+                f"no edge brings {node} its own changes",
+                "remove it, or name the nodes whose changes are to go there",
+            )
+        elif section.shape == "mesh" and node != section.src_node:
+            yield (
+                path,
+                f"an edge of a mesh brings what is written at {section.src_node} only",
+                f"remove it: the changes of {node} come over its own edge",
+            )
+
+
+def _twice(nodes: Sequence[str], key: str) -> Iterator[Found]:
+    """Yield nodes that a list names more than once."""
+    for number, node in enumerate(nodes):
+        if node in nodes[:number]:
+            yield ("topology", key, number), f"{node} is there twice", "remove one"
+
+
+def _marker(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
+    """Yield a problem if the marker is a table of the ledger, or is copied or written as one."""
+    marker = section.marker_table
+    path: Path = ("topology", "name" if section.marker is None else "marker")
+    if marker.database == LEDGER_DATABASE and marker.table.lower() in LEDGER_TABLES:
+        yield (
+            path,
+            f"{marker} is a table of the ledger, so it cannot be the marker",
+            "write marker: airflow_cdc.<another name>, the same in all files of the topology",
+        )
+    elif file.picks(marker, ignore_case=True) and marker.database != LEDGER_DATABASE:
+        yield (
+            path,
+            f"the marker {marker} is among the tables to copy, and it is never copied",
+            f'add it to source.exclude: ["{marker}"]',
+        )
+    for table in _sources_of(marker, file.sink.routes):
+        if table != marker and file.picks(table):
+            yield (
+                ("sink", "route"),
+                f"{table} would go to {marker}, which is the topology's marker",
+                "route it elsewhere, exclude it, or name another marker",
+            )
+
+
+def _sources_of(target: TableId, routes: Sequence[Route]) -> Iterator[TableId]:
+    """Yield the tables that routes send to `target`, of routes that keep what a star stands for."""
+    for route in routes:
+        stars = route.target.stars_of(target, ignore_case=True)
+        if stars is None or not _keeps_names(route):
+            continue
+        names = zip((route.source.database, route.source.table), stars, strict=True)
+        database, name = (name.replace("*", found[0]) if found else name for name, found in names)
+        if sink_table(TableId(database, name), routes) == route.target_of(TableId(database, name)):
+            yield TableId(database, name)
+
+
+def _keeps_names(route: Route) -> bool:
+    """Tell whether a route sends each of its tables to a table of its own."""
+    source, target = route.source, route.target
+    return ("*" in source.database, "*" in source.table) == (
+        "*" in target.database,
+        "*" in target.table,
+    )
+
+
+def _sink(file: PipelineFile) -> Iterator[Found]:
+    """Yield what a sink cannot do, or may not, that is a node."""
+    kind, abilities = file.sink.type, file.sink.abilities
+    if kind not in VARIANTS["source"] or not (abilities.transactional and abilities.upserts):
+        yield (
+            ("sink", "type"),
+            f"a sink of type {kind} is no node: nobody writes there but its pipeline, and none can "
+            "read from it",
+            f"remove topology, or write a sink of type {' or '.join(VARIANTS['source'])}",
+        )
+    if file.sink.existing_rows == "replace":
+        yield (
+            ("sink", "existing_rows"),
+            "replacing the rows of a node destroys what was written there",
+            "write refuse, or leave it out; a node joins with empty tables",
+        )
+    for text, route in zip(file.sink.route, map(_parsed, file.sink.route.items()), strict=True):
+        if not _keeps_names(route):
+            yield (
+                ("sink", "route", text),
+                "several tables go to one, and an edge back could not tell them apart",
+                "write the * on the right, too, or route the tables one by one",
+            )
+
+
+def _parsed(entry: tuple[str, str]) -> Route:
+    """Return one entry of `sink.route`, parsed."""
+    return Route.parse(*entry)
+
+
+def _stream(file: PipelineFile) -> Iterator[Found]:
+    """Yield settings by which a transaction would not stay whole, with its marker."""
+    if file.stream.apply != "transactions":
+        yield (
+            ("stream", "apply"),
+            "a topology needs whole transactions, each with its marker: merged takes them apart",
+            "write apply: transactions, or leave it out",
+        )
+    if file.stream.writers > 1:
+        yield (
+            ("stream", "writers"),
+            "parallel writers would take transactions apart, and a topology needs them whole",
+            "write writers: 1, or leave it out",
+        )
+    if not file.snapshot.backfill:
+        yield (
+            ("snapshot", "backfill"),
+            "without it the stream brings older changes once more, and an edge back would take "
+            "them for new ones",
+            "write backfill: true, or leave it out",
+        )
+
+
+def _rows_that_differ(file: PipelineFile) -> Iterator[Found]:
+    """Yield settings by which the nodes would hold other rows or values."""
+    for name, table in file.tables.items():
+        if not table.shape.is_identity:
+            keys = [key for key in ("where", "columns") if key in table.model_fields_set]
+            yield (
+                ("tables", name, *keys[:1]),
+                "the nodes of a topology hold the same rows and columns: an edge back would bring "
+                "what is left out or changed here",
+                "remove it, or remove topology: the copy is one-way then",
+            )
+    if file.source.zero_date_policy == "null":
+        yield (
+            ("source", "zero_dates"),
+            "the nodes of a topology hold the same values: an edge back would bring NULL for each "
+            "zero date",
+            "write fail or text",
+        )
+
+
+def _definitions_that_differ(file: PipelineFile) -> Iterator[Found]:
+    """Yield policies by which the tables of the nodes would come to differ."""
+    section = file.schema_changes
+    for key in ("add_column", "drop_column", "truncate", "rows"):
+        if key in section.model_fields_set and getattr(section, key) == "ignore":
+            yield (
+                ("schema_changes", key),
+                "the nodes of a topology hold the same tables: ignored here, they would differ",
+                "write apply or stop, or leave it out: in a topology that is apply",
+            )

@@ -1,0 +1,108 @@
+"""The section `topology`: two nodes, and the edge between them that a pipeline is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.core.topology import Topology, default_marker, is_topology_name
+from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.systems.sections.base import Section
+
+
+def _topology_name(value: Any) -> Any:
+    """Check the name of a topology or of a node."""
+    if isinstance(value, str) and not is_topology_name(value):
+        raise WrongValueError(
+            f"{value!r} cannot be a name: wanted a letter, then up to 63 letters, digits or "
+            "underscores",
+            "rename it, as in berlin_1",
+        )
+    return value
+
+
+def _marker(value: Any) -> Any:
+    """Check the name of the marker table."""
+    if not isinstance(value, str):
+        return value
+    if not TablePattern.parse(value).is_exact:
+        raise WrongValueError(f"{value!r} is not one table", "name it without *")
+    return value
+
+
+def _conflicts(value: Any) -> Any:
+    """Refuse rules for conflicts, which are of a later release."""
+    if value is not None:
+        raise WrongValueError(
+            "settling conflicts between nodes is not in this release",
+            "leave the key out, and write each row at one node only",
+        )
+    return value
+
+
+TopologyName = Annotated[str, BeforeValidator(_topology_name)]
+MarkerTable = Annotated[str, BeforeValidator(_marker)]
+NoConflicts = Annotated[None, BeforeValidator(_conflicts)]
+
+
+class TopologySection(Section):
+    """Two-way sync: databases are nodes, and this pipeline is an edge from one to another."""
+
+    name: TopologyName = Field(
+        description="Name of the topology, the same in the files of all its edges: a letter, then "
+        "up to 63 letters, digits or underscores.",
+        examples=["shops"],
+    )
+    src_node: TopologyName = Field(
+        description="Name of the node that `source` is, the same in all files.",
+        examples=["berlin"],
+    )
+    dst_node: TopologyName = Field(
+        description="Name of the node that `sink` is, the same in all files.", examples=["paris"]
+    )
+    do_nodes: tuple[TopologyName, ...] = Field(
+        default=(),
+        description="The only nodes of whose changes the edge brings any. Without it all that the "
+        "shape gives it.",
+        examples=[["berlin"]],
+    )
+    ignore_nodes: tuple[TopologyName, ...] = Field(
+        default=(), description="Nodes whose changes the edge does not bring.", examples=[["rome"]]
+    )
+    marker: MarkerTable | None = Field(
+        default=None,
+        description="The table in which each transaction says where it first came from, the same "
+        "on all nodes; without it `airflow_cdc.<name>`.",
+        examples=["airflow_cdc.shops"],
+    )
+    shape: Literal["tree", "mesh"] = Field(
+        default="tree",
+        description="`tree`: pairs, chains and stars; an edge to a node brings all that did not "
+        "come from there. `mesh`: each node has an edge to each other one, which brings only what "
+        "was written at its own source.",
+    )
+    conflicts: NoConflicts = Field(
+        default=None,
+        description="What becomes of a row that two nodes change: not in this release; `null`.",
+    )
+
+    @property
+    def marker_table(self) -> TableId:
+        """Return the marker table, by the file or else by the topology's name."""
+        return default_marker(self.name) if self.marker is None else TableId.parse(self.marker)
+
+    @property
+    def edge(self) -> Topology:
+        """Return the edge that the section describes."""
+        return Topology(
+            self.name,
+            self.src_node,
+            self.dst_node,
+            self.marker_table,
+            do_nodes=self.do_nodes,
+            ignore_nodes=self.ignore_nodes,
+            is_mesh=self.shape == "mesh",
+        )

@@ -1,0 +1,139 @@
+"""The section `topology`: what is read from it, and what is refused together with it, by line."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.schema_changes import Policy
+from airflow_cdc_provider.core.topology import Topology
+from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
+from airflow_cdc_provider.pipeline.file.topology_rules import LEDGER_TABLES
+from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import _TABLES
+
+EDGE = """\
+pipeline: there
+source:
+  dsn_env: BERLIN_DSN
+  tables: ["shop.*"]
+sink:
+  dsn_env: PARIS_DSN
+topology:
+  name: shops
+  src_node: berlin
+  dst_node: paris
+"""
+
+
+def refused(text: str) -> str:
+    with pytest.raises(PipelineFileError) as caught:
+        parse_pipeline(text, "there.yaml")
+    return caught.value.what
+
+
+def test_a_file_without_a_topology_is_no_edge() -> None:
+    text = EDGE.partition("topology:")[0]
+    assert parse_pipeline(text).model.edge is None
+    assert parse_pipeline(f"{text}topology: null\n").model.edge is None
+
+
+def test_what_an_edge_leaves_out_has_its_default() -> None:
+    edge = parse_pipeline(EDGE).model.edge
+    assert edge == Topology("shops", "berlin", "paris", TableId("airflow_cdc", "shops"))
+
+
+def test_an_edge_is_read_as_it_is_written() -> None:
+    more = "  do_nodes: [berlin, rome]\n  ignore_nodes: [oslo]\n  marker: sync.marks\n"
+    edge = parse_pipeline(EDGE + more + "  conflicts: null\n").model.edge
+    assert edge == Topology(
+        "shops",
+        "berlin",
+        "paris",
+        TableId("sync", "marks"),
+        do_nodes=("berlin", "rome"),
+        ignore_nodes=("oslo",),
+    )
+    mesh = parse_pipeline(f"{EDGE}  shape: mesh\n  do_nodes: [berlin]\n").model.edge
+    assert mesh is not None
+    assert mesh.is_mesh
+
+
+def test_dropped_columns_are_dropped_at_all_nodes_unless_the_file_stops_for_them() -> None:
+    def policy(text: str) -> Policy:
+        return stream_spec(parse_pipeline(text).model, 1).schema_changes.drop_column
+
+    assert policy(EDGE.partition("topology:")[0]) is Policy.IGNORE
+    assert policy(EDGE) is Policy.APPLY
+    assert policy(f"{EDGE}schema_changes: {{drop_column: stop}}\n") is Policy.STOP
+    assert policy(f"{EDGE}schema_changes: {{add_column: stop}}\n") is Policy.APPLY
+
+
+def test_no_table_of_the_ledger_can_be_the_marker() -> None:
+    assert set(_TABLES) <= LEDGER_TABLES
+
+
+_DST = "  dst_node: paris\n"
+_SINK = "  dsn_env: PARIS_DSN\n"
+_LONG = "n" * 65
+_MARKS = "  marker: shop.marks\n"
+WRONG = [
+    ("  name: shops\n", "", 7, "'name' is missing"),
+    ("  src_node: berlin\n", "", 7, "'src_node' is missing"),
+    (_DST, f"{_DST}  nodes: [a]\n", 11, "unknown key 'nodes'"),
+    ("shops", _LONG, 8, "up to 63 letters"),
+    ("berlin", "berlin-1", 9, "cannot be a name"),
+    ("berlin", "3", 9, "write text"),
+    ("paris", "berlin", 10, "an edge joins two nodes"),
+    ("paris", "Berlin", 10, "differ by case alone"),
+    (_DST, f"{_DST}  ignore_nodes: [Paris]\n", 11, "differ by case alone"),
+    (_DST, f"{_DST}  do_nodes: [a b]\n", 11, "cannot be a name"),
+    (_DST, f"{_DST}  do_nodes: berlin\n", 11, "a list"),
+    (_DST, f"{_DST}  do_nodes:\n    - rome\n    - rome\n", 13, "there twice"),
+    (_DST, f"{_DST}  ignore_nodes:\n    - rome\n    - rome\n", 13, "there twice"),
+    (_DST, f"{_DST}  do_nodes: [rome]\n  ignore_nodes: [rome]\n", 12, "is in do_nodes, too"),
+    (_DST, f"{_DST}  do_nodes:\n    - berlin\n    - paris\n", 13, "its own changes"),
+    (_DST, f"{_DST}  shape: mesh\n  do_nodes: [rome]\n", 12, "come over its own edge"),
+    (_DST, f"{_DST}  shape: mesh\n  ignore_nodes: [berlin]\n", 12, "would bring nothing"),
+    (_DST, f"{_DST}  shape: ring\n", 11, "'tree' or 'mesh'"),
+    (_DST, f"{_DST}  marker: marks\n", 11, "'database.table'"),
+    (_DST, f"{_DST}  marker: sync.*\n", 11, "not one table"),
+    (_DST, f"{_DST}  marker: airflow_cdc.Stream\n", 11, "a table of the ledger"),
+    ("name: shops", "name: stream", 8, "a table of the ledger"),
+    (_DST, f"{_DST}{_MARKS}", 11, 'source.exclude: ["shop.marks"]'),
+    (_SINK, f'{_SINK}  route: {{"shop.*": "airflow_cdc.*"}}\n', 7, "the topology's marker"),
+    (_DST, f"{_DST}  conflicts: {{policy: stop}}\n", 11, "not in this release"),
+    (_SINK, "  type: changelog\n  path: /data\n", 6, "is no node"),
+    (_SINK, f"{_SINK}  existing_rows: replace\n", 7, "destroys what was written"),
+    (_SINK, f'{_SINK}  route: {{"shop*.a": "dr.a"}}\n', 7, "several tables go to one"),
+    (_DST, f"{_DST}stream:\n  apply: merged\n", 12, "merged takes them apart"),
+    (_DST, f"{_DST}stream:\n  writers: 4\n", 12, "write writers: 1"),
+    (_DST, f"{_DST}snapshot: {{backfill: false}}\n", 11, "brings older changes once more"),
+    (_DST, f"{_DST}tables:\n  shop.a:\n    where: id > 3\n", 13, "hold the same rows"),
+    (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{exclude: [b]}}\n", 13, "hold the same rows"),
+    ('["shop.*"]', '["shop.*"]\n  zero_dates: "null"', 5, "NULL for each zero date"),
+    *(
+        (_DST, f"{_DST}schema_changes:\n  {key}: ignore\n", 12, "write apply or stop")
+        for key in ("add_column", "drop_column", "truncate", "rows")
+    ),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "line", "words"), WRONG)
+def test_what_does_not_fit_a_topology_is_refused_with_its_line_and_the_fix(
+    right: str, wrong: str, line: int, words: str
+) -> None:
+    what = refused(EDGE.replace(right, wrong, 1))
+    assert words in what
+    (said,) = (each for each in what.splitlines() if words in each)
+    assert f"there.yaml:line {line}, " in said
+    assert "Fix: " in said
+
+
+def test_what_fits_a_topology_is_not_refused() -> None:
+    parse_pipeline(EDGE.replace(_DST, f"{_DST}tables: {{shop.a: {{}}}}\n"))
+    parse_pipeline(EDGE.replace('["shop.*"]', '["shop.*"]\n  exclude: [shop.marks]') + _MARKS)
+    parse_pipeline(EDGE.replace(_SINK, f'{_SINK}  route: {{"shop.*": "dr.*"}}\n'))
+    parse_pipeline(f"{EDGE}  ignore_nodes: [paris]\n")
+    parse_pipeline(f"{EDGE}  marker: airflow_cdc.shops\nsnapshot: {{backfill: true}}\n")
