@@ -462,7 +462,7 @@ def _targets(
             "'Rights at the servers' (docs/rights.md)",
         )
         return
-    replaces = run.model.sink.existing_rows == "replace"
+    replaces, edge = run.model.sink.existing_rows == "replace", run.model.edge
     for conflict in conflicts:
         if conflict.pipeline:
             yield Finding(
@@ -482,5 +482,5 @@ def _targets(
                 conflict.text,
                 "an empty table, or one of this pipeline",
                 "the snapshot replaces all rows there are",
-                "" if replaces else conflict.remedy,
+                "" if replaces else conflict.remedy if edge is None else edge.way_to_seed,
             )

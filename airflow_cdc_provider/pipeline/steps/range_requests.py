@@ -98,6 +98,12 @@ def ask_resync(
             f"{request_id[:80]!r} is no id of a request",
             "write up to 64 letters, digits and . _ : + -, a letter or digit first",
         )
+    if run.model.edge is not None:
+        raise refused(
+            "an edge of a topology reads no rows again",
+            "compare both nodes with `verify`, and correct by hand, at one of them, the rows that "
+            "differ",
+        )
     kind = RequestKind.BACKFILL if isinstance(scope.chosen, Interval) else RequestKind.RESYNC
     request = Request(
         run.name,

@@ -105,7 +105,7 @@ class MySqlSink:
 
     def open_targets(self) -> MySqlTargets:
         """Open the pipeline's claims on tables of the sink."""
-        return MySqlTargets(self._session("claiming tables"), self.owner)
+        return MySqlTargets(self._session("claiming tables"), self.owner, edge=self.settings.edge)
 
     def open_tables(self) -> MySqlTableBuilder:
         """Open the builder of the sink's tables."""
@@ -119,7 +119,13 @@ class MySqlSink:
         )
 
         session = self._session("publishing splits")
-        store = MySqlSplitStore(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        store = MySqlSplitStore(
+            session,
+            self.owner,
+            self.plans,
+            zero_dates=self._zero_dates,
+            edge=self.settings.edge,
+        )
         return RangeSplitSink(store, self.owner)
 
     def open_joins(self) -> StreamJoinSink:
@@ -130,7 +136,13 @@ class MySqlSink:
         )
 
         session = self._session("joining splits")
-        store = MySqlJoinStore(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        store = MySqlJoinStore(
+            session,
+            self.owner,
+            self.plans,
+            zero_dates=self._zero_dates,
+            edge=self.settings.edge,
+        )
         return StreamJoinSink(store)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> SlotChangeSink:
@@ -163,6 +175,7 @@ class MySqlSink:
             captured,
             slots=slots,
             stopped=stopped,
+            edge=self.settings.edge,
         )
         return SlotChangeSink(store, captured, of_stopped_table=stopped is not None)
 

@@ -36,6 +36,7 @@ from airflow_cdc_provider.systems.mysql.sink.commit_script import (
 from airflow_cdc_provider.systems.mysql.sink.few_statements import FewStatements
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
@@ -59,8 +60,10 @@ class MySqlSlotStore:
         slot: int = 0,
         slots: int = 1,
         stopped: TableId | None = None,
+        marker: MarkerRows,
     ) -> None:
         self.session = session
+        self._marker = marker
         self._owner = owner
         self._tables = tables
         self._slot = slot
@@ -84,7 +87,7 @@ class MySqlSlotStore:
         if rows is None or not self._scripts.commit(
             slot_row=self._slot_row(),
             at=(row.position, row.name),
-            rows=rows,
+            rows=[*self._marks(selection), *rows],
             store=self._store_statements(outcome),
             claim=ledger.generation_query(self._owner, self.session.capabilities.share_lock),
             generation=self._owner.generation,
@@ -136,6 +139,14 @@ class MySqlSlotStore:
         return statements
 
     # --- rows ---------------------------------------------------------------------------------
+
+    def mark(self, origins: frozenset[str]) -> None:
+        """Mark the transaction, before its first row, as written at these nodes of a topology."""
+        self._marker.mark(self.session, origins)
+
+    def _marks(self, selection: Selection) -> list[RowStatement]:
+        """Return the statements that mark a batch in a commit script."""
+        return [RowStatement(text) for text in self._marker.counted(selection.batch.origins)]
 
     def write(self, work: TableBatch) -> None:
         """Write the rows of a batch that fall to this slot."""

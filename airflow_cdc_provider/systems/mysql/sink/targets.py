@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink.port import Owner, TargetConflict
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger
@@ -30,6 +31,7 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     ledger_version,
     pipeline_is,
 )
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import create_marker
 from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.stopped_rows import stopped_tables
@@ -53,8 +55,9 @@ class _Holder:
 class MySqlTargets:
     """The claims of one pipeline on tables of the sink, over a session of its own."""
 
-    def __init__(self, session: SinkSession, owner: Owner) -> None:
+    def __init__(self, session: SinkSession, owner: Owner, *, edge: Topology | None = None) -> None:
         self._session = session
+        self._edge = edge
         self._owner = owner
         self._mine = pipeline_is(owner.pipeline)
         self._folds = str(session.rows("SELECT @@lower_case_table_names")[0][0]) != "0"
@@ -116,6 +119,7 @@ class MySqlTargets:
         These are refused unless `replace_rows` is True.
         """
         create_ledger(self._session)
+        create_marker(self._session, self._edge)
         return self._session.transaction(
             lambda: self._claim(plans, known, replace_rows=replace_rows)
         )
