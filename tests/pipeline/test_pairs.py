@@ -23,7 +23,7 @@ from tests.pipeline.pairs import Pair, edge_between, pair_of
 from tests.servers.given import SqlServer
 
 ORDERS = """CREATE TABLE orders (
-  id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(12,2), code INT, UNIQUE KEY of_code (code))"""
+  id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(12,2), code INT, UNIQUE KEY (code))"""
 ROWS = 300
 
 

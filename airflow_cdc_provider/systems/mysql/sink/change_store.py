@@ -27,7 +27,7 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     read_stream,
     slot_rows,
 )
-from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
+from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore, SlotPlace
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import (
     delete_unused_splits,
     needs_cleanup,
@@ -64,9 +64,7 @@ class MySqlChangeStore:
             tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
             marker = MarkerRows(edge)
             self.slots = [
-                MySqlSlotStore(
-                    session, owner, tables, slot=slot, slots=slots, stopped=stopped, marker=marker
-                )
+                MySqlSlotStore(session, owner, tables, SlotPlace(slot, slots, stopped), marker)
                 for slot, session in enumerate(self._sessions)
             ]
             opened = True

@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
-from airflow_cdc_provider.core.markers import BEFORE_TOKEN, MARKER_COLUMNS
+from airflow_cdc_provider.core.markers import BEHIND_NAME, MARKER_COLUMNS
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -52,7 +52,7 @@ class MarkerRows:
         """Mark the session's transaction by a row that no other writes; return its token."""
         edge, token = self._edge, secrets.token_hex(12)
         if edge is not None:
-            row = self._row(edge, edge.src_node, f"{edge.dst_node}{BEFORE_TOKEN}{token}")
+            row = self._row(edge, edge.src_node, f"{edge.dst_node}{BEHIND_NAME}{token}")
             insert = f"INSERT INTO {quote_table(edge.marker)} ({_COLUMNS}, n) VALUES {row}"
             session.execute(insert)
         return token
@@ -62,7 +62,7 @@ class MarkerRows:
         edge = self._edge
         if edge is None:
             return
-        there = literal(f"{edge.dst_node}{BEFORE_TOKEN}{token}")
+        there = literal(f"{edge.dst_node}{BEHIND_NAME}{token}")
         session.execute(
             f"DELETE FROM {quote_table(edge.marker)} WHERE data_origin_node = "
             f"{literal(edge.src_node)} AND src_node = {literal(edge.src_node)} "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
@@ -48,6 +48,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """Which of the pipeline's slots one is: one of the stream's, or that of a stopped table."""
+
+    slot: int = 0
+    slots: int = 1
+    stopped: TableId | None = None
+
+
 class MySqlSlotStore:
     """Keeps one of `slots` writer slots over one session, or the one of a stopped table."""
 
@@ -56,22 +65,19 @@ class MySqlSlotStore:
         session: SinkSession,
         owner: Owner,
         tables: Mapping[TableId, SinkTable],
-        *,
-        slot: int = 0,
-        slots: int = 1,
-        stopped: TableId | None = None,
+        place: SlotPlace,
         marker: MarkerRows,
     ) -> None:
         self.session = session
         self._marker = marker
         self._owner = owner
         self._tables = tables
-        self._slot = slot
-        self._slots = slots
-        self._ledger = "stream" if stopped is None else "stopped_table"
-        self._row = f"{pipeline_is(owner.pipeline)} AND slot = {slot}"
-        if stopped is not None:
-            self._row = stopped_rows.is_table(owner, stopped)
+        self._slot = place.slot
+        self._slots = place.slots
+        self._ledger = "stream" if place.stopped is None else "stopped_table"
+        self._row = f"{pipeline_is(owner.pipeline)} AND slot = {place.slot}"
+        if place.stopped is not None:
+            self._row = stopped_rows.is_table(owner, place.stopped)
         self._stored: tuple[str, StreamSplit] | None = None
         self._scripts = CommitScripts(session)
         self._few: dict[TableId, FewStatements] = {}

@@ -191,8 +191,8 @@ def test_a_log_cut_anywhere_leaves_out_the_same(
 def origins_in(batch: ChangeBatch) -> set[str]:
     """Return where a batch's changes were written, by what they say of themselves."""
     rows = [row for changes in batch.tables for row in changes.after.to_pylist()]
-    befores = [row for changes in batch.tables for row in changes.before.to_pylist()]
-    texts = [str(row.get("v", "")) for row in (*rows, *befores) if row["id"] is not None]
+    earlier = [row for changes in batch.tables for row in changes.before.to_pylist()]
+    texts = [str(row.get("v", "")) for row in (*rows, *earlier) if row["id"] is not None]
     return {"c" if "relayed" in text else "a" for text in texts}
 
 
