@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
+from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from tests.pipeline.pairs import Pair, edge_between, pair_of
@@ -106,7 +107,14 @@ class Pairs:
             pair.back.catch_up()
         assert pair.one.execute("SELECT COUNT(*) FROM orders") == [(ROWS,)]
 
-    def test_a_seed_needs_the_copy_and_the_opposite_edge(self, pair: Pair, tmp_path: Path) -> None:
+    def test_a_seed_needs_the_opposite_edge_and_what_it_noted(
+        self, pair: Pair, tmp_path: Path
+    ) -> None:
+        pair.there.catch_up()
+        for state in tmp_path.glob("one_to_two.state.db*"):
+            state.rename(tmp_path / f"kept_{state.name}")
+        with pair.there.opened() as run:
+            plan(run)  # taken from the ledger
         with pytest.raises(StepMissingError, match="not known where the log"):
             pair.back.seed_from(pair.there)
         other = edge_between(pair.one, pair.two, tmp_path, "another")

@@ -99,8 +99,8 @@ def seed(run: Run, there: Run, *, on_wait: Callable[[str], None] = lambda _text:
     edge = _require_opposite(run, there)
     if is_seeded(run):
         return f"{run.name} streams already: nothing of {there.name} was needed"
-    seeded_at = _seed_of(there)
     _wait_until_consistent(there, on_wait)
+    seeded_at = _seed_of(there)
     with closing(source_of(run).log_end(purpose="start of the way back")) as end:
         start = end.now()
     captured = captured_tables(run)
@@ -138,16 +138,14 @@ def _require_opposite(run: Run, there: Run) -> Topology:
 def _seed_of(there: Run) -> LogPosition:
     """Return where the opposite edge's sink was before its copy."""
     note = there.store.note(there.name, NoteKind.SEED)
-    with closing(open_ledger(there)) as ledger:
-        is_planned = bool(ledger.plan_id())
-    if note is None or not is_planned:
+    if note is None:
         raise StepMissingError(
             f"it is not known where the log of node {_dst(there)} was before {there.name} copied "
             "its rows there",
             where=f"state of {there.name}",
             risk="what was written there meanwhile could not be told from the copy; nothing was "
             "started",
-            remedy=f"run {there.name} first, with the state store that it had; if it copied its "
+            remedy=f"name the state store with which {there.name} was run first; if it copied its "
             "rows before it was an edge, `drop` it, empty its tables at that node and run it",
         )
     return position_from_json(note.form["position"])
