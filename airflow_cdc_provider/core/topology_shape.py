@@ -117,7 +117,7 @@ def _loops(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
 
 def _way(beside: Mapping[str, Sequence[str]], start: str, end: str) -> tuple[str, ...]:
     """Return the nodes on the way from one node to another in a tree; empty if there is none."""
-    ways = [(start,)]
+    ways: list[tuple[str, ...]] = [(start,)]
     seen = {start}
     for way in ways:
         if way[-1] == end:
