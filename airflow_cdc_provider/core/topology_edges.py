@@ -23,12 +23,19 @@ class TableScope:
 
     def picks(self, table: TableId) -> bool:
         """Tell whether a table of the source is copied."""
-        is_named = any(pattern.matches(table) for pattern in self.patterns)
-        return is_named and not any(pattern.matches(table) for pattern in self.excluded)
+        is_named = any(_fits(pattern, table) for pattern in self.patterns)
+        return is_named and not any(_fits(pattern, table) for pattern in self.excluded)
 
     def target_of(self, table: TableId) -> TableId | None:
         """Return the sink's table for one of the source, None if it is not copied."""
         return sink_table(table, self.routes) if self.picks(table) else None
+
+
+def _fits(pattern: TablePattern, table: TableId) -> bool:
+    """Tell whether a pattern picks a table; most patterns are one table, compared as text."""
+    if pattern.is_exact:
+        return (pattern.database, pattern.table) == (table.database, table.table)
+    return pattern.matches(table)
 
 
 ALL_TABLES = TableScope((TablePattern("*", "*"),))

@@ -15,8 +15,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.topology_edges import TableScope
 
-MOST_NAMES = 20_000
-"""Names tried for one pipeline; beyond them nothing is looked at."""
+MOST_NAMES = 5_000
+"""Names tried for two pipelines; a difference that shows in none of them is not found."""
 _LETTERS = f"x{string.ascii_lowercase}{string.digits}"
 
 
@@ -29,20 +29,52 @@ def no_way_back(there: TableScope, back: TableScope) -> tuple[TableId, TableId] 
     return None
 
 
-def shared_table(one: TableScope, other: TableScope) -> TableId | None:
-    """Return a table that both pipelines read, None if none was found."""
-    names = islice(_names(one, other), MOST_NAMES)
-    return next((table for table in names if one.picks(table) and other.picks(table)), None)
+def brought_past(
+    outside: TableScope,
+    *,
+    read_there: Sequence[TableScope],
+    written_there: Sequence[TableScope],
+    read_here: Sequence[TableScope],
+) -> TableId | None:
+    """Return a table that a pipeline brings from one node to another beside the edges, or None.
+
+    Edges read or write it at the node that the pipeline reads, and read at the other node what the
+    pipeline makes of it.
+    """
+    for far in read_here:
+        for table in _at_node(read_there, written_there, (outside, far)):
+            target = outside.target_of(table)
+            if target is not None and far.picks(target):
+                return table
+    return None
 
 
-def _names(mine: TableScope, other: TableScope) -> Iterator[TableId]:
-    """Yield names of tables at `mine`'s source, the likely ones first."""
-    of_mine = (*mine.patterns, *mine.excluded, *(route.source for route in mine.routes))
-    of_other = (*other.patterns, *other.excluded, *(route.source for route in other.routes))
-    at_source = (*of_mine, *(route.target for route in other.routes), *of_other)
-    names = _filled(at_source)
-    came = (other.target_of(each) for each in _filled((*of_other, *of_mine)))
-    return iter(dict.fromkeys([*names, *filter(None, came)]))
+def _at_node(
+    read: Sequence[TableScope], written: Sequence[TableScope], others: Sequence[TableScope]
+) -> Iterator[TableId]:
+    """Yield names of tables that edges read or write at a node."""
+    for near in read:
+        yield from filter(near.picks, _names(near, *others))
+    for near in written:
+        yield from filter(None, map(near.target_of, _names(near, *others)))
+
+
+def _names(*scopes: TableScope) -> list[TableId]:
+    """Return names of tables that show differences between pipelines, the likely ones first."""
+    names = _filled(
+        [
+            pattern
+            for scope in scopes
+            for pattern in (
+                *scope.patterns,
+                *scope.excluded,
+                *(route.source for route in scope.routes),
+                *(route.target for route in scope.routes),
+            )
+        ]
+    )
+    came = (scope.target_of(table) for scope in scopes for table in names)
+    return list(dict.fromkeys([*names, *filter(None, came)]))
 
 
 def _filled(patterns: Sequence[TablePattern]) -> list[TableId]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import TablePattern, parse_routes
 from airflow_cdc_provider.core.topology_edges import TableScope
-from airflow_cdc_provider.core.topology_tables import no_way_back, shared_table
+from airflow_cdc_provider.core.topology_tables import brought_past, no_way_back
 
 
 def scope(tables: str, *, without: str = "", **routes: str) -> TableScope:
@@ -91,11 +91,31 @@ def test_a_difference_in_any_short_name_is_found_and_each_found_is_one(
         assert is_lost(found[0])
 
 
-@given(SCOPES, SCOPES)
-def test_a_table_that_both_read_is_found(one: TableScope, other: TableScope) -> None:
-    shared = [name for name in SHORT if all(e.picks(TableId("d", name)) for e in (one, other))]
-    found = shared_table(one, other)
-    assert (found is None) <= (not shared)
-    if found is not None:
-        assert one.picks(found)
-        assert other.picks(found)
+@given(SCOPES, SCOPES, SCOPES)
+def test_a_table_that_is_read_and_brought_past_the_edges_is_found(
+    outside: TableScope, near: TableScope, far: TableScope
+) -> None:
+    def is_past(table: TableId) -> bool:
+        target = outside.target_of(table)
+        return target is not None and near.picks(table) and far.picks(target)
+
+    past = [name for name in SHORT if is_past(TableId("d", name))]
+    found = brought_past(outside, read_there=[near], written_there=[], read_here=[far])
+    assert (found is None) <= (not past)
+    assert found is None or is_past(found)
+
+
+@given(SCOPES, SCOPES, SCOPES)
+def test_a_table_that_was_written_and_is_brought_past_the_edges_is_found(
+    outside: TableScope, near: TableScope, far: TableScope
+) -> None:
+    def past_of(table: TableId) -> TableId | None:
+        written = near.target_of(table)
+        target = None if written is None else outside.target_of(written)
+        return written if target is not None and far.picks(target) else None
+
+    past = {past_of(TableId("d", name)) for name in SHORT} - {None}
+    found = brought_past(outside, read_there=[], written_there=[near], read_here=[far])
+    assert (found is None) <= (not past)
+    target = None if found is None else outside.target_of(found)
+    assert found is None or (target is not None and far.picks(target))
