@@ -119,7 +119,7 @@ def _require_opposite(run: Run, there: Run) -> Topology:
             f"{run.name if edge is None else there.name} is no edge of a topology",
             where="--seeded-from",
             risk=NOTHING_STARTED,
-            remedy="write `topology` into both files",
+            remedy="give both files a topology",
         )
     here = (edge.name, edge.marker, edge.src_node, edge.dst_node)
     opposite = (other.name, other.marker, other.dst_node, other.src_node)

@@ -27,6 +27,7 @@ from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, m
 from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import with_statement
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.own_log import MySqlOwnLog
+from airflow_cdc_provider.systems.mysql.preflight.edges import edge_findings
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
@@ -83,7 +84,11 @@ class MySqlSink:
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
         """Return the preflight findings about the sink and its tables."""
-        return sink_look(self.endpoint, plans, source.facts)
+        found = sink_look(self.endpoint, plans, source.facts)
+        if self.settings.edge is None:
+            return found
+        own_log = self.own_log().preflight(is_new=False)
+        return (*found, *own_log, *edge_findings(self.endpoint, plans))
 
     def open_side(self) -> MySqlVerifySide:
         """Open the sink's side of a verification."""
