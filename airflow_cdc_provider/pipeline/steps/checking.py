@@ -55,6 +55,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
     shared_targets,
 )
+from airflow_cdc_provider.pipeline.steps.topology_edges import topology_findings
 from airflow_cdc_provider.state.desired_state import what_of
 
 log = logging.getLogger(__name__)
@@ -149,6 +150,7 @@ def _checked(run: Run) -> CheckReport:
         found += _waiting(captured.waiting_patterns)
         found += _unfit(captured)
         found += shared_ids(run)
+        found += topology_findings(run)
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += _backfills(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))
