@@ -52,9 +52,20 @@ def check_lines(found: FolderTopologies) -> list[str]:
     for name, edges in sorted(found.edges.items()):
         of_it = [each for each in found.problems if each.topology == name]
         blocks = sum(not each.is_warning for each in of_it)
-        verdict = f"refused, {_count(blocks, 'problem')}" if blocks else "right"
+        verdict = _verdict(blocks, unread=sum(not each.topology for each in found.problems))
         lines.append(f"{headline(edges)}: {verdict}, {_count(len(of_it) - blocks, 'warning')}")
     return lines
+
+
+def _verdict(blocks: int, *, unread: int) -> str:
+    """Return whether a topology is right, as far as all files of its folder could be read."""
+    if blocks:
+        return f"refused, {_count(blocks, 'problem')}"
+    if unread:
+        return (
+            f"cannot tell, {_count(unread, 'file')} of the folder may be of it and cannot be read"
+        )
+    return "right"
 
 
 def picture_lines(found: FolderTopologies) -> list[str]:

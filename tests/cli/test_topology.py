@@ -135,6 +135,7 @@ def test_a_file_that_is_refused_may_be_an_edge_so_the_check_is_refused(
     assert said.code == 2
     assert "paris_berlin.yaml:line 1: the file is refused" in said.out
     assert "unknown key 'sauce'" in said.out
+    assert "cannot tell, 1 file of the folder may be of it" in said.out.splitlines()[-1]
 
 
 def test_a_folder_without_a_topology_is_refused(topology: Topology, tmp_path: Path) -> None:
