@@ -77,7 +77,8 @@ def topologies_of(files: Iterable[FolderFile], dsn_of: DsnOf | None) -> FolderTo
     """Return the topologies of a folder's files; `dsn_of` is None where no server is known."""
     files = tuple(files)
     loaded = {file.path.name: file.loaded for file in files if file.loaded is not None}
-    ends = {name: _ends(name, each.model, dsn_of) for name, each in loaded.items()}
+    servers = _Servers(dsn_of)
+    ends = {name: _ends(name, each.model, servers) for name, each in loaded.items()}
     edges = [
         EdgeFile(each.model.edge, ends[name])
         for name, each in loaded.items()
@@ -93,25 +94,39 @@ def topologies_of(files: Iterable[FolderFile], dsn_of: DsnOf | None) -> FolderTo
     )
 
 
-def _ends(file: str, model: PipelineFile, dsn_of: DsnOf | None) -> PipelineEnds:
+class _Servers:
+    """Finds the server of a reference; each reference is looked up once."""
+
+    def __init__(self, dsn_of: DsnOf | None) -> None:
+        self._dsn_of = dsn_of
+        self._known: dict[str, ServerName] = {}
+
+    def of(self, reference: Reference) -> ServerName:
+        """Return a server by its reference, with its address where that is known."""
+        by_name = f"dsn_env {reference.dsn_env}" if reference.dsn_env else ""
+        name = by_name or f"conn_id {reference.conn_id}"
+        if name not in self._known:
+            self._known[name] = ServerName(name, self._address_of(reference))
+        return self._known[name]
+
+    def _address_of(self, reference: Reference) -> str:
+        """Return where a server is, empty if that is not known."""
+        try:
+            dsn = None if self._dsn_of is None else self._dsn_of(reference)
+            return _address(Endpoint.parse(dsn)) if dsn else ""
+        except (CdcError, ValueError):
+            return ""  # its own check says what is wrong with it
+
+
+def _ends(file: str, model: PipelineFile, servers: _Servers) -> PipelineEnds:
     """Return the servers that a pipeline joins, and its tables."""
     sink = model.sink.reference
     return PipelineEnds(
         file,
-        _server(model.source, dsn_of),
-        ServerName("") if sink is None else _server(sink, dsn_of),
+        servers.of(model.source),
+        ServerName("") if sink is None else servers.of(sink),
         TableScope(model.source.patterns, model.source.excluded, model.sink.routes),
     )
-
-
-def _server(reference: Reference, dsn_of: DsnOf | None) -> ServerName:
-    """Return a server by its reference, with its address where that is known."""
-    named = f"dsn_env {reference.dsn_env}" if reference.dsn_env else f"conn_id {reference.conn_id}"
-    try:
-        dsn = None if dsn_of is None else dsn_of(reference)
-        return ServerName(named, _address(Endpoint.parse(dsn)) if dsn else "")
-    except (CdcError, ValueError):
-        return ServerName(named)  # its own check says what is wrong with it
 
 
 def _address(server: Endpoint) -> str:

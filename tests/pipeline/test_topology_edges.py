@@ -54,8 +54,19 @@ def found(shop: Shop) -> list[Finding]:
         return [each for each in check(run).findings if each.code == "topology.edges"]
 
 
-def test_a_file_without_a_topology_is_not_looked_at(shop: Shop) -> None:
+def test_a_file_beside_edges_is_told_only_if_it_copies_from_node_to_node(shop: Shop) -> None:
+    text = shop.path.read_text()
+    there = text.replace("pipeline: ", "pipeline: t_") + TOPOLOGY.format(src="berlin", dst="paris")
+    shop.path.with_name("there.yaml").write_text(there)
     back(shop)
+    (blocked,) = found(shop)
+    assert blocked.level is Level.BLOCK
+    assert "would go round for ever" in blocked.observed
+    shop.path.write_text(text.replace(f'"{shop.target}.*"', '"reports.*"'))
+    assert not found(shop)
+    shop.path.write_text(text)
+    for file in ("there.yaml", "back.yaml"):
+        shop.path.with_name(file).unlink()
     assert not found(shop)
 
 

@@ -6,33 +6,32 @@ added must not stop what flows. A new edge is refused, so what is wrong does not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
-from airflow_cdc_provider.pipeline.file.folder import FolderFile, read_folder
+from airflow_cdc_provider.pipeline.file.folder import FolderFile
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.shared_ids import is_new
 from airflow_cdc_provider.pipeline.topologies import FoundProblem, topologies_of
 
 
-def topology_findings(run: Run) -> Iterator[Finding]:
-    """Yield a finding for each problem of the topology that the pipeline is an edge of."""
+def topology_findings(run: Run, beside: Sequence[FolderFile]) -> Iterator[Finding]:
+    """Yield a finding for each problem of the topology that the pipeline is an edge of.
+
+    A pipeline that is none is told where it copies from node to node past the edges.
+    """
     edge = run.model.edge
+    mine = FolderFile(run.loaded.path, str(run.name), run.model.stream.mode, run.loaded)
     if edge is None:
-        return
-    found = topologies_of(_files(run), run.connections)
+        edges = [file for file in beside if file.loaded and file.loaded.model.edge is not None]
+        found = topologies_of((mine, *edges), run.connections).problems if edges else ()
+        concerning = [each for each in found if each.file == run.loaded.path.name]
+    else:
+        found = topologies_of((mine, *beside), run.connections).problems
+        concerning = [each for each in found if each.topology in (edge.name, "")]
     blocks = Level.BLOCK if is_new(run.store, run.name) else Level.WARN
-    for problem in found.problems:
-        if problem.topology in (edge.name, ""):
-            yield _finding(problem, Level.WARN if _is_doubt(problem) else blocks)
-
-
-def _files(run: Run) -> tuple[FolderFile, ...]:
-    """Return the files of the pipeline's folder; its own as it was read, and alone without one."""
-    here = run.loaded.path.resolve()
-    mine = FolderFile(here, str(run.name), run.model.stream.mode, run.loaded)
-    others = read_folder(here.parent) if here.parent.is_dir() else ()
-    return (mine, *(file for file in others if file.path.resolve() != here))
+    for problem in concerning:
+        yield _finding(problem, Level.WARN if _is_doubt(problem) else blocks)
 
 
 def _is_doubt(problem: FoundProblem) -> bool:
