@@ -147,6 +147,11 @@ TO = Option(
     kind=str,
     to="end",
 )
+SEEDED_FROM = Option(
+    ("--seeded-from",),
+    "the file of the opposite edge, at the first start of a way back: its rows are there already",
+    kind=str,
+)
 DRY_RUN = Option(("--dry-run",), "show how many rows it is about; ask for nothing")
 WAIT_FOR = Option(("--wait",), "wait until it is done; where nobody is at work, do what waits here")
 DROP_TARGET = Option(("--drop-target",), "drop the table at the sink as well, with its rows")
@@ -222,7 +227,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "plan": ("show what run would do; change nothing", (FILE, JSON)),
     "run": (
         "do what is still to do: snapshot, hand-off, stream",
-        (FILE, JSON, UNTIL, MASTER, LOGS),
+        (FILE, JSON, UNTIL, MASTER, LOGS, SEEDED_FROM),
     ),
     "status": ("show what is remembered of the pipeline", (FILE, JSON, WATCH)),
     "show": (

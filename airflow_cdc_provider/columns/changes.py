@@ -112,6 +112,8 @@ class ChangeBatch:
     """Bytes of log behind this batch."""
     only_ledgers: bool = field(default=False, compare=False)
     """That log holds rows of pipelines' ledgers, or no transaction at all."""
+    origins: frozenset[str] = frozenset()
+    """The nodes where its transactions were written; empty if the log is read without that rule."""
 
     @property
     def changes(self) -> int:

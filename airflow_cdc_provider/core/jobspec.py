@@ -16,6 +16,7 @@ from typing import Any
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
+from airflow_cdc_provider.core.topology import Topology
 
 SOURCE_DSN_ENV = "AIRFLOW_CDC_SOURCE_DSN"
 SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
@@ -96,6 +97,8 @@ class JobSpec:
     picks: TablePicks = NO_PICKS
     """Tables that the file picks: the stream tells of those that come."""
     source_options: SourceOptions = field(default_factory=dict, hash=False)
+    edge: Topology | None = None
+    """The edge of a topology that the pipeline is."""
 
     @property
     def assigner_ports(self) -> range:
@@ -110,7 +113,11 @@ class JobSpec:
 
     def to_json(self) -> str:
         """Return the spec as JSON; `from_json` reads it back equal."""
-        form = {**dataclasses.asdict(self), "pipeline": str(self.pipeline)}
+        form = {
+            **dataclasses.asdict(self),
+            "pipeline": str(self.pipeline),
+            "edge": None if self.edge is None else self.edge.to_json(),
+        }
         return json.dumps(form, sort_keys=True)
 
     @classmethod
@@ -130,6 +137,7 @@ class JobSpec:
                 "apply": ApplyMode(form["apply"]),
                 "picks": TablePicks.from_json(form.get("picks", {})),
                 "schema_changes": SchemaPolicy.from_json(form.get("schema_changes", {})),
+                "edge": None if form.get("edge") is None else Topology.from_json(form["edge"]),
             }
         )
 

@@ -13,6 +13,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 
 MARKER_COLUMNS = ("data_origin_node", "src_node", "dst_node")
 """The names in a marker row, which are its key; beside them it counts (`n`)."""
+BEHIND_NAME = "#"
+"""In `dst_node` what follows tells writers at the same time apart; it is no part of the name."""
 _RISK = "a change could go round for ever, or never come"
 
 
@@ -23,6 +25,11 @@ class Marker:
     origin_node: str
     src_node: str
     dst_node: str
+
+    @classmethod
+    def of(cls, origin_node: str, src_node: str, dst_node: str) -> Marker:
+        """Return the marker of a row that holds these names."""
+        return cls(origin_node, src_node, dst_node.partition(BEHIND_NAME)[0])
 
     def __str__(self) -> str:
         return f"origin {self.origin_node}, from {self.src_node} to {self.dst_node}"

@@ -198,6 +198,8 @@ class NoteKind(StrEnum):
     """The generation whose failure a person wants the next run to set aside."""
     VERIFIED = "verified"
     """What comparing found last of each table: when it began, and whether rows differed."""
+    SEED = "seed"
+    """Where the log of an edge's sink ended before the edge copied its rows there."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

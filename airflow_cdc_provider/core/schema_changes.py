@@ -65,6 +65,13 @@ class SchemaPolicy:
         found: Policy = getattr(self, kind.value)
         return found
 
+    @property
+    def stopping(self) -> SchemaPolicy:
+        """Return the policy that stops a table for each change of it, but where it goes."""
+        kept = {"drop_table", "rename_table"}
+        stops = {each.name: Policy.STOP for each in fields(self) if each.name not in kept}
+        return replace(self, **stops)
+
     @classmethod
     def from_json(cls, form: Mapping[str, str]) -> SchemaPolicy:
         """Read the policies from JSON; kinds that are left out have their default."""

@@ -43,6 +43,14 @@ class Topology:
     """Origins that the edge does not bring."""
     is_mesh: bool = False
 
+    @property
+    def way_to_seed(self) -> str:
+        """Return what to do where rows are at the sink before the edge has written any."""
+        return (
+            f"if the edge from {self.dst_node} to {self.src_node} has copied these rows, `run` "
+            f"this one with --seeded-from its file; else empty the tables at {self.dst_node}"
+        )
+
     def origins(self) -> EdgeOrigins:
         """Return which transactions the edge leaves out of its source's log."""
         return EdgeOrigins(

@@ -102,7 +102,7 @@ class Job:
             self.servers.sink,
             Owner(spec.pipeline, spec.generation),
             self.plans(),
-            SinkSettings(spec.apply, spec.writers, spec.source_options),
+            SinkSettings(spec.apply, spec.writers, spec.source_options, spec.edge),
         )
 
     def pipeline(self) -> PipelineState:

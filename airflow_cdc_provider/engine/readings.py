@@ -16,8 +16,9 @@ STREAM = 0
 def log_reading(
     spec: JobSpec, schemas: Mapping[TableId, TableSchema], *, reader: int = STREAM
 ) -> LogReading:
-    """Return the settings of a reader of the log."""
-    return LogReading(schemas, reader, spec.max_batch_changes, spec.source_options)
+    """Return the settings of a reader of the log; on an edge it leaves out by origin."""
+    origins = None if spec.edge is None else spec.edge.origins()
+    return LogReading(schemas, reader, spec.max_batch_changes, spec.source_options, origins=origins)
 
 
 def split_reading(

@@ -34,6 +34,8 @@ class OwnedRun:
     """Under which it took the pipeline over last; 0 if it did not."""
     begins: frozenset[TableId] = frozenset()
     """Tables of the plan that it begins again, as the file says now."""
+    seeded: frozenset[TableId] = frozenset()
+    """Tables of the sink whose rows the opposite edge of a topology has read from there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ def encode(batch: ChangeBatch) -> bytes:
         "end": None if batch.end is None else position_to_json(batch.end),
         "bytes": batch.bytes,
         "only_ledgers": batch.only_ledgers,
+        "origins": sorted(batch.origins),
         "barrier": None if barrier is None else _statement_form(barrier),
         "tables": [
             {
@@ -80,6 +81,7 @@ def decode(encoded: bytes) -> ChangeBatch:
         barrier=None if barrier is None else _statement(barrier, points_of(next(streams))[0]),
         bytes=header["bytes"],
         only_ledgers=header["only_ledgers"],
+        origins=frozenset(header["origins"]),
     )
 
 

@@ -9,9 +9,10 @@ from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.findings import FindingCode, Level, PipelineCode
 from airflow_cdc_provider.systems.changelog.preflight import ChangeLogCode
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
+from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
 from tests.docs.pages import PAGES, first_cells, page, rows, section
 
-_FINDING_CODES: list[FindingCode] = [*PipelineCode, *Code, *ChangeLogCode]
+_FINDING_CODES: list[FindingCode] = [*PipelineCode, *Code, *OwnLogCode, *ChangeLogCode]
 _ERROR_CODE = re.compile(r"CDC(?:-[A-Z]+)?-\d{3}")
 
 

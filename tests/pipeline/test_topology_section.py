@@ -6,7 +6,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.schema_changes import Policy
+from airflow_cdc_provider.core.schema_changes import ChangeKind, Policy, SchemaPolicy
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.file.topology_rules import LEDGER_TABLES
@@ -60,14 +60,16 @@ def test_an_edge_is_read_as_it_is_written() -> None:
     assert mesh.is_mesh
 
 
-def test_dropped_columns_are_dropped_at_all_nodes_unless_the_file_stops_for_them() -> None:
-    def policy(text: str) -> Policy:
-        return stream_spec(parse_pipeline(text).model, 1).schema_changes.drop_column
+def test_a_table_that_is_changed_stops_as_nobody_changes_the_other_node_for_it() -> None:
+    def policy(text: str) -> SchemaPolicy:
+        return stream_spec(parse_pipeline(text).model, 1).schema_changes
 
-    assert policy(EDGE.partition("topology:")[0]) is Policy.IGNORE
-    assert policy(EDGE) is Policy.APPLY
-    assert policy(f"{EDGE}schema_changes: {{drop_column: stop}}\n") is Policy.STOP
-    assert policy(f"{EDGE}schema_changes: {{add_column: stop}}\n") is Policy.APPLY
+    assert policy(EDGE.partition("topology:")[0]) == SchemaPolicy()
+    for text in (EDGE, f"{EDGE}schema_changes: {{drop_column: stop}}\n"):
+        found = policy(text)
+        kinds = {*ChangeKind} - {ChangeKind.DROP_TABLE, ChangeKind.RENAME_TABLE}
+        assert {found.of(kind) for kind in kinds} == {Policy.STOP}
+        assert (found.drop_table, found.rename_table) == (Policy.IGNORE, Policy.APPLY)
 
 
 def test_no_table_of_the_ledger_can_be_the_marker() -> None:
@@ -113,9 +115,10 @@ WRONG = [
     (_DST, f"{_DST}tables:\n  shop.a:\n    where: id > 3\n", 13, "hold the same rows"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{exclude: [b]}}\n", 13, "hold the same rows"),
     ('["shop.*"]', '["shop.*"]\n  zero_dates: "null"', 5, "NULL for each zero date"),
+    ('["shop.*"]', '["shop.*"]\n  new_tables: add', 5, "adds no tables"),
     *(
-        (_DST, f"{_DST}schema_changes:\n  {key}: ignore\n", 12, "write apply or stop")
-        for key in ("add_column", "drop_column", "truncate", "rows")
+        (_DST, f"{_DST}schema_changes:\n  {key}: {value}\n", 12, "write stop")
+        for key, value in (("add_column", "apply"), ("drop_column", "ignore"), ("rows", "apply"))
     ),
 ]
 

@@ -158,6 +158,9 @@ class JoinStore(Protocol):
     def rows(self) -> JoinRowStore:
         """Return the rows of tables."""
 
+    def mark(self) -> None:
+        """Mark the transaction, before its first row, as its topology wants it."""
+
     def close(self) -> None:
         """Close the session; an open transaction is rolled back."""
 
@@ -284,6 +287,7 @@ class StreamJoinSink:
         position = slots[0].position
         self._rows.require_as_planned(joining.split.table)
         rows = joining.at(position)
+        self._store.mark()
         freed = self._replace(joining, rows, again=again)
         joined = JoinedSplit(joining.split, rows.rows.rows, position)
         self._ledger.store_joined(joining.request, joined, freed)

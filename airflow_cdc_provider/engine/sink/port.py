@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_drift import TableDrift
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import TableShape
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -309,6 +310,8 @@ class SinkSettings:
     """Parallel writers of `ApplyMode.MERGED`."""
     source_options: SourceOptions = field(default_factory=dict, hash=False)
     """Of the source whose rows are written: some say how its values are."""
+    edge: Topology | None = None
+    """The edge of a topology that the pipeline is: its transactions are marked."""
     local_files: bool = True
     """Files of the client's may be loaded where the sink allows it."""
 

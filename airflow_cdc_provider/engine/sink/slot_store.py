@@ -74,6 +74,9 @@ class SlotStore(Protocol):
         A slot without a row is a `SnapshotRequiredError`.
         """
 
+    def mark(self, origins: frozenset[str]) -> None:
+        """Mark the transaction, before its first row, as written at these nodes of a topology."""
+
     def write(self, work: TableBatch) -> None:
         """Write the rows of a batch that fall to this slot."""
 

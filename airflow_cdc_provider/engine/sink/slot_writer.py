@@ -115,6 +115,8 @@ class SlotWriter:
     def _written(self, selection: Selection, row: SlotRow) -> SlotOutcome:
         """Write what a batch holds from the row's position on; return its counts."""
         work = selection.work(row.position, row.stream)
+        if work.tables:
+            self.store.mark(selection.batch.origins)
         self.store.write(work)
         return SlotOutcome.of(row.position, work)
 

@@ -52,6 +52,12 @@ class SplitStore(Protocol):
     def require_as_planned(self, table: TableId) -> None:
         """Refuse to write to a table whose definition has drifted; it stays so until the commit."""
 
+    def marked(self) -> AbstractContextManager[None]:
+        """Mark the transaction, before its first row, as its topology wants it.
+
+        At the end of the block all rows are written.
+        """
+
     def delete_range(self, split: SnapshotSplit) -> None:
         """Delete all rows in the split's range."""
 
@@ -115,9 +121,10 @@ class RangeSplitSink:
         if not publish(self._store.state_of(split), by, split, report):
             return
         self._store.require_as_planned(split.table)
-        if delete:
-            self._store.delete_range(split)
-        stored = self._store.write(split, rows, again=again)
+        with self._store.marked():
+            if delete:
+                self._store.delete_range(split)
+            stored = self._store.write(split, rows, again=again)
         require_all(split, rows, stored, where=self._store.session.where)
         state = self._store.state_of(split, hold=True)
         for record in publish(state, by, split, report):

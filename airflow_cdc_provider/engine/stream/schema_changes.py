@@ -48,6 +48,7 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
+from airflow_cdc_provider.engine.stream.edge_changes import why_not_passed
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.stream_control import Following
 
@@ -270,6 +271,8 @@ class SchemaChanges:
             if leaving is None:
                 raise _stopped(stopped_by, f"{table} is not at the source any more", table)
             return leaving
+        if self._job.spec.edge is not None:
+            return self._on_edge(stream, plan, said, now, stopped_by)
         try:
             change = self._followed(stream, plan, said, now, stopped_by)
         except TableChangedError:
@@ -282,6 +285,31 @@ class SchemaChanges:
         if refused := self._refused(change.after):
             raise _stopped(stopped_by, f"{table}: {refused}", table)
         return change
+
+    def _on_edge(
+        self,
+        stream: StreamSplit,
+        plan: TablePlan,
+        said: _Statements,
+        now: TableSchema,
+        stopped_by: TableChangedError,
+    ) -> SchemaChange:
+        """Return a change that both nodes of an edge have made; nothing is altered for it."""
+        table, sink = plan.schema.table, self._job.sink()
+        why = ""
+        if said.truncates:
+            why = "the other node's rows are not truncated with it"
+        elif said.has_rows_between:
+            why = "rows were written between two of its changes"
+        elif not _is_in_step(stream, table):
+            why = "not all of its rows were in step yet"
+        try:
+            after = redefined(plan, now, sink)
+        except TableChangedError as error:
+            raise _stopped(stopped_by, error.what, table) from None
+        if why := why or self._refused(after) or why_not_passed(sink, after):
+            raise _stopped_on_edge(stopped_by, why, table)
+        return SchemaChange(plan, after, Difference(), said.through, said.found[0].sql[:300])
 
     def _first_alone(
         self,
@@ -433,6 +461,13 @@ def _being_changed(tables: Collection[TableId], where: str) -> SchemaMovedError:
 def _stopped(error: TableChangedError, why: str, table: TableId) -> TableChangedError:
     """Return the error that stopped the stream, with the reason, for one table."""
     return error.saying(f"{error.what}; {why}").about(table)
+
+
+def _stopped_on_edge(error: TableChangedError, why: str, table: TableId) -> TableChangedError:
+    """Return the error that stops a table of a topology, and what brings it back."""
+    return _stopped(error, why, table).with_remedy(
+        f"make the same change at the other node, then `resume` it with --table {table}"
+    )
 
 
 def _not_taken(table: TableId, why: str) -> TableChangedError:

@@ -8,14 +8,13 @@ systems, each with the keys that it has (`sections`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
-from airflow_cdc_provider.core.schema_changes import Policy, SchemaPolicy
+from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
 from airflow_cdc_provider.core.topology import Topology
@@ -144,8 +143,7 @@ class SchemaChangesSection(Section):
     )
     drop_column: AnyPolicy = Field(
         default="ignore",
-        description="`ignore`: the sink keeps the column and what is in it; new rows have NULL. "
-        "In a topology the default is `apply`.",
+        description="`ignore`: the sink keeps the column and what is in it; new rows have NULL.",
     )
     rename_column: ApplyOrStop = Field(
         default="apply", description="The sink's column gets the new name."
@@ -439,11 +437,8 @@ class PipelineFile(Section):
     @property
     def schema_policy(self) -> SchemaPolicy:
         """Return the policy for each kind of schema change, with the defaults of the file."""
-        section = self.schema_changes
-        written = SchemaPolicy.from_json(section.model_dump())
-        if self.topology is None or "drop_column" in section.model_fields_set:
-            return written
-        return replace(written, drop_column=Policy.APPLY)  # the nodes' tables are the same
+        written = SchemaPolicy.from_json(self.schema_changes.model_dump())
+        return written if self.topology is None else written.stopping
 
     @property
     def source_options(self) -> SourceOptions:

@@ -21,6 +21,7 @@ Found = tuple[Path, str, str]
 LEDGER_TABLES = frozenset(
     {
         "changed_table",
+        "edge_target",
         "conflict",
         "control",
         "finished_split",
@@ -241,11 +242,18 @@ def _rows_that_differ(file: PipelineFile) -> Iterator[Found]:
 
 def _definitions_that_differ(file: PipelineFile) -> Iterator[Found]:
     """Yield policies by which the tables of the nodes would come to differ."""
+    if "new_tables" in file.source.model_fields_set and file.source.new_tables == "add":
+        yield (
+            ("source", "new_tables"),
+            "an edge of a topology adds no tables",
+            "write tell, or leave it out: in a topology that is tell",
+        )
     section = file.schema_changes
-    for key in ("add_column", "drop_column", "truncate", "rows"):
-        if key in section.model_fields_set and getattr(section, key) == "ignore":
+    for key in sorted(section.model_fields_set - {"drop_table", "rename_table"}):
+        if getattr(section, key) != "stop":
             yield (
                 ("schema_changes", key),
-                "the nodes of a topology hold the same tables: ignored here, they would differ",
-                "write apply or stop, or leave it out: in a topology that is apply",
+                "an edge of a topology changes no table of the other node: one that is changed "
+                "stops until both nodes have made the change",
+                "write stop, or leave it out: in a topology that is stop",
             )

@@ -398,7 +398,7 @@ def _not_as_planned(
     not_copied = tuple(not_copied)
     plans = (*captured.without(not_copied).plans, *captured.only(not_copied).plans)
     shared = {table: what for table, (_, what, _) in shared_targets(run.loaded, plans)}
-    adds = run.model.source.new_tables == "add" and follows_file(run)
+    adds = run.model.source.new_tables == "add" and follows_file(run) and not run.model.edge
     by_run = "the next `run` adds it, if nothing speaks against it; " if adds else ""
     for table in not_copied:
         refused = f", and `add` would be refused: {shared[table]}" if table in shared else ""
@@ -409,7 +409,9 @@ def _not_as_planned(
             "it fits source.tables, and came after the plan was made",
             "a plan that has it",
             f"it is not copied{refused}",
-            f"{by_run}`add` it, which reads it alone, or put it into source.exclude",
+            f"{by_run}`add` it, which reads it alone, or put it into source.exclude"
+            if run.model.edge is None
+            else "put it into source.exclude, or into a topology of its own",
         )
     dropped_from_file = dropped(run)
     for table in dropped_from_file:
@@ -465,7 +467,7 @@ def _targets(
             "'Rights at the servers' (docs/rights.md)",
         )
         return
-    replaces = run.model.sink.existing_rows == "replace"
+    replaces, edge = run.model.sink.existing_rows == "replace", run.model.edge
     for conflict in conflicts:
         if conflict.pipeline:
             yield Finding(
@@ -485,5 +487,5 @@ def _targets(
                 conflict.text,
                 "an empty table, or one of this pipeline",
                 "the snapshot replaces all rows there are",
-                "" if replaces else conflict.remedy,
+                "" if replaces else conflict.remedy if edge is None else edge.way_to_seed,
             )

@@ -12,10 +12,13 @@ from airflow_cdc_provider.pipeline.steps.sink import open_targets
 
 
 def own_tables(run: Run, sink: str) -> frozenset[TableId]:
-    """Return the sink tables that the stored plan has filled, if `sink` is still the same."""
+    """Return the sink tables that the stored plan has filled, if `sink` is still the same.
+
+    Before there is a plan they are those of a seed.
+    """
     origin = run.store.origin(run.name)
     if origin is None or origin.sink != sink:
-        return frozenset()
+        return run.held.seeded
     return frozenset(state.plan.sink_table for state in run.store.tables(run.name))
 
 

@@ -156,6 +156,7 @@ def _spec(
         isolates_tables=stream.table_errors == "isolate",
         picks=TablePicks(model.source.tables, model.source.exclude),
         source_options=model.source_options,
+        edge=model.edge,
     )
 
 

@@ -10,5 +10,5 @@ def left_out_text(table: TableId | str) -> str:
     return (
         f"{table} fits source.tables and is not in the plan, because it came later: it is not "
         "copied. Under new_tables: add a run adds it, unless something speaks against it; `add` "
-        "it, which reads it alone, or put it into source.exclude"
+        "it, which reads it alone (no topology does), or put it into source.exclude"
     )

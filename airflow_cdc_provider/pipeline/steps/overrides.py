@@ -32,6 +32,7 @@ from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.stream.refused_place import RefusedPlace, refused_place
 from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.edges import require_one_way
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
 from airflow_cdc_provider.pipeline.steps.range_requests import this_person
 from airflow_cdc_provider.pipeline.steps.sink import (
@@ -72,6 +73,7 @@ def skip_place(run: Run, at: str, *, reason: str, by: str = "") -> Override:
     `at` is the place as the refusal names it: it must be the next one that the stream would stop
     at. The next run reads the tables, beside its stream.
     """
+    require_one_way(run, "skips no statement")
     _require(run, reason, "skip")
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
@@ -94,6 +96,7 @@ def place_to_skip(run: Run) -> RefusedPlace | None:
 
 def accept_source(run: Run, *, reason: str, by: str = "") -> Override:
     """Accept the history of the source that answers now; read tables again that may lack rows."""
+    require_one_way(run, "accepts no other history of its source")
     _require(run, reason, "accept")
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation

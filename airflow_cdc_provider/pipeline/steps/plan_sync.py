@@ -74,7 +74,7 @@ def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -
 
 def tables_to_add(run: Run, captured: Captured) -> tuple[TableId, ...]:
     """Return the tables that a run adds: picked by the file since the plan, or made since."""
-    if not follows_file(run):
+    if not follows_file(run) or run.model.edge is not None:
         return ()
     left_out, _ = differences(run, captured.plans)
     if run.model.source.new_tables == "tell":

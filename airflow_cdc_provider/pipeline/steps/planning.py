@@ -47,6 +47,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
+from airflow_cdc_provider.pipeline.steps.seeding import note_seed, require_empty
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
@@ -273,8 +274,10 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     """Make a new plan: claim and create the sink's tables, and store the plan."""
     # refused and claimed first: a table that is refused leaves the plan there is as it was
     _require_copyable(run, found.tables)
+    require_empty(run, found.tables)
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(found.tables)
+    note_seed(run)
     claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink))
     plan_id = uuid.uuid4().hex
     ledger.start_plan(plan_id)

@@ -47,7 +47,7 @@ def release_log(run: Run) -> None:
 def sink_of(run: Run, generation: int = 0, plans: Sequence[TablePlan] = ()) -> Sink:
     """Return the run's sink; it may write only under a generation that owns the pipeline."""
     owner = Owner(run.name, generation)
-    settings = SinkSettings(source_options=run.model.source_options)
+    settings = SinkSettings(source_options=run.model.source_options, edge=run.model.edge)
     return open_sink(run.model.sink.type, run.servers.sink, owner, plans, settings)
 
 

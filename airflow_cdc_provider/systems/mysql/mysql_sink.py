@@ -27,6 +27,7 @@ from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, m
 from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import with_statement
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.own_log import MySqlOwnLog
+from airflow_cdc_provider.systems.mysql.preflight.edges import edge_findings
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
@@ -83,7 +84,11 @@ class MySqlSink:
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
         """Return the preflight findings about the sink and its tables."""
-        return sink_look(self.endpoint, plans, source.facts)
+        found = sink_look(self.endpoint, plans, source.facts)
+        if self.settings.edge is None:
+            return found
+        own_log = self.own_log().preflight(is_new=False)
+        return (*found, *own_log, *edge_findings(self.endpoint, plans))
 
     def open_side(self) -> MySqlVerifySide:
         """Open the sink's side of a verification."""
@@ -105,7 +110,7 @@ class MySqlSink:
 
     def open_targets(self) -> MySqlTargets:
         """Open the pipeline's claims on tables of the sink."""
-        return MySqlTargets(self._session("claiming tables"), self.owner)
+        return MySqlTargets(self._session("claiming tables"), self.owner, edge=self.settings.edge)
 
     def open_tables(self) -> MySqlTableBuilder:
         """Open the builder of the sink's tables."""
@@ -119,7 +124,13 @@ class MySqlSink:
         )
 
         session = self._session("publishing splits")
-        store = MySqlSplitStore(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        store = MySqlSplitStore(
+            session,
+            self.owner,
+            self.plans,
+            zero_dates=self._zero_dates,
+            edge=self.settings.edge,
+        )
         return RangeSplitSink(store, self.owner)
 
     def open_joins(self) -> StreamJoinSink:
@@ -130,7 +141,13 @@ class MySqlSink:
         )
 
         session = self._session("joining splits")
-        store = MySqlJoinStore(session, self.owner, self.plans, zero_dates=self._zero_dates)
+        store = MySqlJoinStore(
+            session,
+            self.owner,
+            self.plans,
+            zero_dates=self._zero_dates,
+            edge=self.settings.edge,
+        )
         return StreamJoinSink(store)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> SlotChangeSink:
@@ -163,6 +180,7 @@ class MySqlSink:
             captured,
             slots=slots,
             stopped=stopped,
+            edge=self.settings.edge,
         )
         return SlotChangeSink(store, captured, of_stopped_table=stopped is not None)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -113,6 +113,7 @@ class Session:
     _acts: list[Act] = field(default_factory=list)
     _is_open: bool = False
     _is_lost: bool = False
+    _is_marked: bool = False
     where: str = "memory"
 
     @property
@@ -132,6 +133,17 @@ class Session:
         """Do it when the transaction commits."""
         self.step()
         self._acts.append(act)
+
+    def mark(self) -> None:
+        """The open transaction is marked; no row was changed in it."""
+        assert self._is_open, "no transaction is open"
+        self.step()
+        self._is_marked = True
+
+    def change_rows(self, act: Act) -> None:
+        """Change rows when the transaction commits, which has to be marked by now."""
+        assert self._is_marked, "a row is changed in a transaction without a marker"
+        self.note(act)
 
     def expect(self, what: Callable[[Content], object]) -> None:
         """What is so now must be so when the transaction commits."""
@@ -164,7 +176,7 @@ class Session:
         self.step()  # the answer
 
     def rollback(self) -> None:
-        self._acts, self._is_open = [], False
+        self._acts, self._is_open, self._is_marked = [], False, False
 
     def transaction(self, work: Callable[[], Result]) -> Result:
         for attempt in range(TRIES):
@@ -358,7 +370,7 @@ class MemoryRows:
             rows = change(content.rows.get(name, {}))
             return replace(content, rows={**content.rows, name: rows})
 
-        self.session.note(act)
+        self.session.change_rows(act)
 
 
 @dataclass
@@ -379,6 +391,9 @@ class MemorySlotStore:
             raise no_stream(state.place)
         self.session.expect(lambda content: known(content.state.slots)[self.slot : self.slot + 1])
         return SlotRow(slots[self.slot].position, "", slots[self.slot].stored)
+
+    def mark(self, origins: frozenset[str]) -> None:
+        self.session.mark()
 
     def write(self, work: TableBatch) -> None:
         for table in work.tables:
@@ -466,6 +481,11 @@ class MemorySplitStore:
 
     def require_as_planned(self, table: TableId) -> None:
         self.rows.require_as_planned(table)
+
+    @contextmanager
+    def marked(self) -> Iterator[None]:
+        self.session.mark()
+        yield
 
     def delete_range(self, split: SnapshotSplit) -> None:
         self.rows.delete_range(split)
@@ -556,6 +576,9 @@ class MemoryJoinStore:
         self.session = session
         self.ledger = MemoryJoinLedger(session, by)
         self.rows = MemoryRows(session, plans)
+
+    def mark(self) -> None:
+        self.session.mark()
 
     def close(self) -> None:
         self.session.close()

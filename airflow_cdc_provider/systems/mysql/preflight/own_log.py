@@ -59,6 +59,11 @@ class OwnLogCode(FindingCode):
         "block, warn",
         "an id of the readers is the sink's own, or another reader's",
     )
+    NUMBERS = (
+        "own_log.numbers",
+        "warn",
+        "the nodes of a topology may give out the same AUTO_INCREMENT numbers",
+    )
     UNSEEN = ("own_log.unseen", "info, warn, block", "something could not be looked at")
 
 

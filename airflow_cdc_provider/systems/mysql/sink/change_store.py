@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.sink.slots import collapsed
 from airflow_cdc_provider.systems.mysql.sink import ledger, stopped_rows, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows, create_marker
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
@@ -25,7 +27,7 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     read_stream,
     slot_rows,
 )
-from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
+from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore, SlotPlace
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import (
     delete_unused_splits,
     needs_cleanup,
@@ -44,6 +46,7 @@ class MySqlChangeStore:
         *,
         slots: int = 1,
         stopped: TableId | None = None,
+        edge: Topology | None = None,
     ) -> None:
         self._owner = owner
         self._stopped = stopped
@@ -53,13 +56,15 @@ class MySqlChangeStore:
         try:
             self._sessions = [open_session() for _ in range(slots)]
             create_ledger(self._sessions[0])
+            create_marker(self._sessions[0], edge)
             self._locks = [writers.register_writer(session, owner) for session in self._sessions]
             if stopped is None:
                 spread_over(self._sessions[0], owner, plans, slots)
             require_as_planned(self._sessions[0], owner, captured.followed)
             tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
+            marker = MarkerRows(edge)
             self.slots = [
-                MySqlSlotStore(session, owner, tables, slot=slot, slots=slots, stopped=stopped)
+                MySqlSlotStore(session, owner, tables, SlotPlace(slot, slots, stopped), marker)
                 for slot, session in enumerate(self._sessions)
             ]
             opened = True

@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import split_predicate
@@ -20,6 +21,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import unique_conflicts
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.join_ledger import MySqlJoinLedger
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
 from airflow_cdc_provider.systems.mysql.sink.row_diff import row_diff_of
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -39,11 +41,17 @@ class MySqlJoinStore:
         plans: Sequence[TablePlan],
         *,
         zero_dates: ZeroDates = ZeroDates.FAIL,
+        edge: Topology | None = None,
     ) -> None:
         self.session = session
+        self._marker = MarkerRows(edge)
         self._writer = SplitRowWriter(session, owner, plans, zero_dates)
         self.ledger = MySqlJoinLedger(session, owner)
         self.rows = MySqlJoinRows(session, self._writer)
+
+    def mark(self) -> None:
+        """Mark the transaction, before its first row, as its topology wants it."""
+        self._marker.mark_read(self.session)
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""

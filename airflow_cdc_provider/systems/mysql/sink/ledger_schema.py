@@ -16,6 +16,7 @@ JSON type would order and print them anew.
 - `stopped_table`: one row a table that the stream leaves alone: the position where it stands.
 - `changed_table`: one row a table: how much of it was changed, written with its rows.
 - `target`: which pipeline owns which table of the sink (see `targets`).
+- `edge_target`: which edges of which topology write a table of the sink: several of one may.
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
 """
 
@@ -30,7 +31,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 7
+VERSION = 8
 """Tables and counts are only added: a ledger of an older version gets what it lacks, and a stream
 of an older release that runs goes on."""
 
@@ -133,6 +134,15 @@ _TABLES = {
         `source_table` {_TABLE_NAME},
         `sink_table` {_TABLE_NAME},
         PRIMARY KEY (`database_name`, `table_name`),
+        KEY `pipeline` (`pipeline`)""",
+    "edge_target": f"""
+        `database_name` {_SINK_NAME},
+        `table_name` {_SINK_NAME},
+        `pipeline` {_NAME},
+        `topology` {_SINK_NAME},
+        `source_table` {_TABLE_NAME},
+        `sink_table` {_TABLE_NAME},
+        PRIMARY KEY (`database_name`, `table_name`, `pipeline`),
         KEY `pipeline` (`pipeline`)""",
     "writer": f"""
         `lock_name` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,

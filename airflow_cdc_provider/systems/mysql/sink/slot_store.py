@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
@@ -36,6 +36,7 @@ from airflow_cdc_provider.systems.mysql.sink.commit_script import (
 from airflow_cdc_provider.systems.mysql.sink.few_statements import FewStatements
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
@@ -47,6 +48,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """Which of the pipeline's slots one is: one of the stream's, or that of a stopped table."""
+
+    slot: int = 0
+    slots: int = 1
+    stopped: TableId | None = None
+
+
 class MySqlSlotStore:
     """Keeps one of `slots` writer slots over one session, or the one of a stopped table."""
 
@@ -55,20 +65,19 @@ class MySqlSlotStore:
         session: SinkSession,
         owner: Owner,
         tables: Mapping[TableId, SinkTable],
-        *,
-        slot: int = 0,
-        slots: int = 1,
-        stopped: TableId | None = None,
+        place: SlotPlace,
+        marker: MarkerRows,
     ) -> None:
         self.session = session
+        self._marker = marker
         self._owner = owner
         self._tables = tables
-        self._slot = slot
-        self._slots = slots
-        self._ledger = "stream" if stopped is None else "stopped_table"
-        self._row = f"{pipeline_is(owner.pipeline)} AND slot = {slot}"
-        if stopped is not None:
-            self._row = stopped_rows.is_table(owner, stopped)
+        self._slot = place.slot
+        self._slots = place.slots
+        self._ledger = "stream" if place.stopped is None else "stopped_table"
+        self._row = f"{pipeline_is(owner.pipeline)} AND slot = {place.slot}"
+        if place.stopped is not None:
+            self._row = stopped_rows.is_table(owner, place.stopped)
         self._stored: tuple[str, StreamSplit] | None = None
         self._scripts = CommitScripts(session)
         self._few: dict[TableId, FewStatements] = {}
@@ -84,7 +93,7 @@ class MySqlSlotStore:
         if rows is None or not self._scripts.commit(
             slot_row=self._slot_row(),
             at=(row.position, row.name),
-            rows=rows,
+            rows=[*self._marks(selection), *rows],
             store=self._store_statements(outcome),
             claim=ledger.generation_query(self._owner, self.session.capabilities.share_lock),
             generation=self._owner.generation,
@@ -136,6 +145,14 @@ class MySqlSlotStore:
         return statements
 
     # --- rows ---------------------------------------------------------------------------------
+
+    def mark(self, origins: frozenset[str]) -> None:
+        """Mark the transaction, before its first row, as written at these nodes of a topology."""
+        self._marker.mark(self.session, origins)
+
+    def _marks(self, selection: Selection) -> list[RowStatement]:
+        """Return the statements that mark a batch in a commit script."""
+        return [RowStatement(text) for text in self._marker.counted(selection.batch.origins)]
 
     def write(self, work: TableBatch) -> None:
         """Write the rows of a batch that fall to this slot."""

@@ -5,13 +5,14 @@ How a split is published is `engine.sink.split_sink`'s to decide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.ledger.records import SplitPublished
 from airflow_cdc_provider.engine.ledger.state import LedgerState
 from airflow_cdc_provider.engine.sink.port import Owner
@@ -19,6 +20,7 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter
 
@@ -33,8 +35,10 @@ class MySqlSplitStore:
         plans: Sequence[TablePlan],
         *,
         zero_dates: ZeroDates = ZeroDates.FAIL,
+        edge: Topology | None = None,
     ) -> None:
         self.session = session
+        self._marker = MarkerRows(edge)
         self._owner = owner
         self._rows = SplitRowWriter(session, owner, plans, zero_dates)
 
@@ -65,6 +69,13 @@ class MySqlSplitStore:
     def require_as_planned(self, table: TableId) -> None:
         """Refuse to write to a table whose definition has drifted; it stays so until the commit."""
         self._rows.require_as_planned(table)
+
+    @contextmanager
+    def marked(self) -> Iterator[None]:
+        """Mark the transaction by a row of its own: other splits are written at the same time."""
+        token = self._marker.begin_own(self.session)
+        yield
+        self._marker.end_own(self.session, token)
 
     def delete_range(self, split: SnapshotSplit) -> None:
         """Delete all rows in the split's range."""

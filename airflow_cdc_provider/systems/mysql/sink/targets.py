@@ -14,13 +14,14 @@ its own, or the pipeline file says to replace them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink.port import Owner, TargetConflict
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger
@@ -30,6 +31,7 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     ledger_version,
     pipeline_is,
 )
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import create_marker
 from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.stopped_rows import stopped_tables
@@ -40,6 +42,10 @@ _Name = tuple[str, str]
 
 _CHANGES_SINCE = 5
 """The version of the ledger that remembers changes of definitions and stopped tables."""
+_EDGES_SINCE = 8
+"""The version of the ledger that knows edges of topologies."""
+_CLAIMS = ("target", "edge_target")
+"""A table of one-way pipelines has one owner; edges of one topology share theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,16 @@ class _Holder:
 
     pipeline: str
     source: str
+    topology: str = ""
+    """The topology of which the pipeline is an edge."""
 
 
 class MySqlTargets:
     """The claims of one pipeline on tables of the sink, over a session of its own."""
 
-    def __init__(self, session: SinkSession, owner: Owner) -> None:
+    def __init__(self, session: SinkSession, owner: Owner, *, edge: Topology | None = None) -> None:
         self._session = session
+        self._edge = edge
         self._owner = owner
         self._mine = pipeline_is(owner.pipeline)
         self._folds = str(session.rows("SELECT @@lower_case_table_names")[0][0]) != "0"
@@ -88,8 +97,11 @@ class MySqlTargets:
         if not ledger_version(self._session):
             return ()
         rows = self._session.rows(
-            f"SELECT source_table, sink_table FROM {LEDGER}.target WHERE {self._mine} "
-            "ORDER BY source_table, sink_table"
+            " UNION ".join(
+                f"SELECT source_table, sink_table FROM {LEDGER}.{claims} WHERE {self._mine}"
+                for claims in self._claims()
+            )
+            + " ORDER BY source_table, sink_table"
         )
         return tuple((TableId.parse(source), TableId.parse(sink)) for source, sink in rows)
 
@@ -101,7 +113,7 @@ class MySqlTargets:
         `known` are tables whose rows are known to be this pipeline's.
         """
         has_ledger = ledger_version(self._session) > 0
-        holders = self._holders(plans) if has_ledger else {}
+        holders = self._holders(plans) if has_ledger else []
         return self._judged(plans, holders, known, has_ledger=has_ledger)
 
     def claim(
@@ -116,6 +128,7 @@ class MySqlTargets:
         These are refused unless `replace_rows` is True.
         """
         create_ledger(self._session)
+        create_marker(self._session, self._edge)
         return self._session.transaction(
             lambda: self._claim(plans, known, replace_rows=replace_rows)
         )
@@ -125,14 +138,13 @@ class MySqlTargets:
     ) -> tuple[TableId, ...]:
         """Claim the plans' sink tables within a transaction that holds the generation."""
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
-        before = self._holders(plans)
+        mine = [each for each in self._holders(plans) if self._is_mine(each[1])]
         # in one order for all pipelines, or two could wait for each other
         for plan in sorted(plans, key=lambda plan: self._name(plan.sink_table)):
             self._insert(plan)
         after = self._holders(plans, lock="FOR UPDATE")
-        mine = {name: holder for name, holder in before.items() if self._is_mine(holder)}
-        others = {name: holder for name, holder in after.items() if not self._is_mine(holder)}
-        found = self._judged(plans, {**mine, **others}, known, has_ledger=True)
+        others = [each for each in after if not self._is_mine(each[1])]
+        found = self._judged(plans, [*mine, *others], known, has_ledger=True)
         refused = [each for each in found if each.pipeline or not replace_rows]
         if refused:
             raise RefusedError(
@@ -149,14 +161,15 @@ class MySqlTargets:
 
         def give_back() -> None:
             ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
-            for database, table in self._session.rows(
-                f"SELECT database_name, table_name FROM {LEDGER}.target WHERE {self._mine}"
-            ):
-                if (database, table) not in kept:
-                    self._session.execute(
-                        f"DELETE FROM {LEDGER}.target WHERE {self._mine} "
-                        f"AND {_is((database, table))}"
-                    )
+            for claims in self._claims():
+                for database, table in self._session.rows(
+                    f"SELECT database_name, table_name FROM {LEDGER}.{claims} WHERE {self._mine}"
+                ):
+                    if (database, table) not in kept:
+                        self._session.execute(
+                            f"DELETE FROM {LEDGER}.{claims} WHERE {self._mine} "
+                            f"AND {_is((database, table))}"
+                        )
 
         self._session.transaction(give_back)
 
@@ -182,11 +195,16 @@ class MySqlTargets:
         """Refuse tables that this pipeline does not own."""
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
         for table in tables:
-            holders = self._session.rows(
-                f"SELECT pipeline FROM {LEDGER}.target WHERE {_is(self._name(table))} FOR UPDATE"
-            )
-            if [row[0] for row in holders] != [str(self._owner.pipeline)]:
-                whose = "".join(f", but {row[0]}'s" for row in holders)
+            name = _is(self._name(table))
+            holders = {
+                str(row[0])
+                for claims in self._claims()
+                for row in self._session.rows(
+                    f"SELECT pipeline FROM {LEDGER}.{claims} WHERE {name} FOR UPDATE"
+                )
+            }
+            if holders != {str(self._owner.pipeline)}:
+                whose = "".join(f", but {each}'s" for each in sorted(holders))
                 raise RefusedError(
                     f"{table} is not this pipeline's{whose}",
                     where=f"sink {self._session.where}",
@@ -198,30 +216,45 @@ class MySqlTargets:
         """Insert the claim on a plan's sink table, unless another pipeline has one."""
         database, table = self._name(plan.sink_table)
         source, sink = (str(each) for each in (plan.schema.table, plan.sink_table))
-        values = (database, table, str(self._owner.pipeline), source, sink)
+        values: tuple[str, ...] = (database, table, str(self._owner.pipeline), source, sink)
+        claims, topology = "target", ""
+        if self._edge is not None:
+            claims, topology = "edge_target", ", topology"
+            values = (*values, self._edge.name)
         self._session.execute(
-            f"INSERT INTO {LEDGER}.target "
-            "(database_name, table_name, pipeline, source_table, sink_table) "
+            f"INSERT INTO {LEDGER}.{claims} "
+            f"(database_name, table_name, pipeline, source_table, sink_table{topology}) "
             f"VALUES ({', '.join(map(literal, values))}) ON DUPLICATE KEY UPDATE "
             # a claim of another pipeline stays as it is, and is seen afterwards
             f"source_table = IF({self._mine}, {literal(source)}, source_table)"
         )
 
-    def _holders(self, plans: Sequence[TablePlan], *, lock: str = "") -> Mapping[_Name, _Holder]:
+    def _claims(self) -> tuple[str, ...]:
+        """Return the tables of the ledger that hold claims."""
+        return _CLAIMS if ledger_version(self._session) >= _EDGES_SINCE else _CLAIMS[:1]
+
+    def _holders(
+        self, plans: Sequence[TablePlan], *, lock: str = ""
+    ) -> Sequence[tuple[_Name, _Holder]]:
         """Return the owners of the plans' sink tables, as far as these are claimed."""
         names = sorted({self._name(plan.sink_table) for plan in plans})
         if not names:
-            return {}
-        rows = self._session.rows(
-            f"SELECT database_name, table_name, pipeline, source_table FROM {LEDGER}.target "
-            f"WHERE {' OR '.join(f'({_is(name)})' for name in names)} {lock}"
-        )
-        return {(row[0], row[1]): _Holder(row[2], row[3]) for row in rows}
+            return []
+        found = []
+        for claims in self._claims():
+            topology = "''" if claims == "target" else "topology"
+            rows = self._session.rows(
+                f"SELECT database_name, table_name, pipeline, source_table, {topology} "
+                f"FROM {LEDGER}.{claims} "
+                f"WHERE {' OR '.join(f'({_is(name)})' for name in names)} {lock}"
+            )
+            found += [((row[0], row[1]), _Holder(*row[2:])) for row in rows]
+        return found
 
     def _judged(
         self,
         plans: Sequence[TablePlan],
-        holders: Mapping[_Name, _Holder],
+        holders: Sequence[tuple[_Name, _Holder]],
         known: Collection[TableId],
         *,
         has_ledger: bool,
@@ -229,11 +262,15 @@ class MySqlTargets:
         """Return the conflicts of the plans' tables: claimed by others, or with unknown rows."""
         found = []
         existing = self._existing(plans)
+        by_name: dict[_Name, list[_Holder]] = {}
+        for name, holder in holders:
+            by_name.setdefault(name, []).append(holder)
         for plan in plans:
-            holder = holders.get(self._name(plan.sink_table))
-            if holder is not None:
-                if not self._is_mine(holder):
-                    found.append(_taken(plan, holder))
+            held = by_name.get(self._name(plan.sink_table), [])
+            if strange := [each for each in held if not self._may_share(each)]:
+                found.append(_taken(plan, strange[0]))
+                continue
+            if any(self._is_mine(each) for each in held):
                 continue
             if plan.sink_table in known or self._name(plan.sink_table) not in existing:
                 continue
@@ -259,6 +296,11 @@ class MySqlTargets:
     def _is_mine(self, holder: _Holder) -> bool:
         """Tell whether the owner of a sink table is this pipeline."""
         return holder.pipeline == str(self._owner.pipeline)
+
+    def _may_share(self, holder: _Holder) -> bool:
+        """Tell whether the owner of a sink table is this pipeline, or an edge of its topology."""
+        is_edge = self._edge is not None and holder.topology == self._edge.name
+        return is_edge or self._is_mine(holder)
 
     def _name(self, table: TableId) -> _Name:
         """Return a table's name as the sink compares names: in lower case if it folds them."""

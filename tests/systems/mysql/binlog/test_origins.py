@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.markers import EdgeOrigins
@@ -181,12 +182,33 @@ def test_a_log_cut_anywhere_leaves_out_the_same(
     decoder = judged.log.decoder(origins=EDGE, limits=limits)
     if by_columns:
         decoder = in_columns(decoder)
-    assert rows_of_t(decoded(decoder, judged.cut(places))) == judged.wanted
+    found = decoded(decoder, judged.cut(places))
+    assert rows_of_t(found) == judged.wanted
+    for batch in found:
+        assert batch.origins == origins_in(batch)
+
+
+def origins_in(batch: ChangeBatch) -> set[str]:
+    """Return where a batch's changes were written, by what they say of themselves."""
+    rows = [row for changes in batch.tables for row in changes.after.to_pylist()]
+    earlier = [row for changes in batch.tables for row in changes.before.to_pylist()]
+    texts = [str(row.get("v", "")) for row in (*rows, *earlier) if row["id"] is not None]
+    return {"c" if "relayed" in text else "a" for text in texts}
 
 
 def test_single_events_leave_out_the_same(judged: Judged) -> None:
     found = decoded(judged.log.decoder(origins=EDGE), judged.cut(set(range(1, EVENTS))))
     assert rows_of_t(found) == judged.wanted
+
+
+def test_without_a_rule_nothing_is_said_of_origins(judged: Judged) -> None:
+    assert {batch.origins for batch in judged.log.batches()} == {frozenset()}
+
+
+def test_a_marker_with_a_token_behind_the_sinks_name_marks_the_same(server: SqlServer) -> None:
+    own = marks("b", dst="a#0f3c")
+    log = log_of(server, D, "BEGIN", own, "INSERT INTO t VALUES (1, 'x')", "COMMIT")
+    assert not rows_of_t(log.batches(origins=EDGE))
 
 
 def test_rows_that_are_left_out_are_never_decoded(judged: Judged) -> None:

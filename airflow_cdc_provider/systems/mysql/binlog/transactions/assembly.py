@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,8 +44,17 @@ class Commits:
 class BatchAssembly:
     """Collects changes and ended transactions, and cuts them into batches."""
 
-    def __init__(self, start: MySqlPosition, server_uuid: str, limits: BatchLimits) -> None:
+    def __init__(
+        self,
+        start: MySqlPosition,
+        server_uuid: str,
+        limits: BatchLimits,
+        *,
+        origins: Callable[[IntArray], frozenset[str]] = lambda _numbers: frozenset(),
+    ) -> None:
+        """Begin at a position; `origins` says where transactions of these numbers were written."""
         self.server_uuid = server_uuid
+        self._origins = origins
         self._binlog = start.binlog if start.server_uuid == server_uuid else None
         self._file = self._binlog
         self.pending = PendingChanges()
@@ -202,6 +211,7 @@ class BatchAssembly:
             barrier=barrier,
             bytes=byte - self._first_byte,
             only_ledgers=self._others_at <= self._first_byte,
+            origins=self._origins(numbers),
         )
         self._points, self._numbers = [], []
         self._first_byte = byte

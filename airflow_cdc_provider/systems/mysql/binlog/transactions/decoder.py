@@ -123,13 +123,14 @@ class ColumnDecoder:
         self._frames = FrameReader()
         marker = None if origins is None else origins.is_marker
         self._maps = TableMaps(self._captured, zero_dates, schemas, flavour, marker=marker)
-        self._assembly = BatchAssembly(start, server_uuid, limits)
+        judged = TransactionOrigins(origins, self._maps)
+        self._assembly = BatchAssembly(start, server_uuid, limits, origins=judged.take)
         self._runs = TransactionRuns(
             self._assembly,
             self._maps,
             kept_bytes=kept_bytes if self._holds_back else None,
             facts=RowFacts(facts),
-            origins=TransactionOrigins(origins, self._maps),
+            origins=judged,
         )
         self._prepared = PreparedTransactions(kept_bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)

@@ -4,7 +4,8 @@ A marker is in the row events that a transaction begins with, so what follows ne
 transaction each row event belongs to is known before any is decoded. The leading marker events of
 all transactions of a run are decoded together; each distinct marker is judged once; the rows of a
 transaction that is left out are never decoded. What is known of the last transaction is kept, for
-it may go on in the next chunk, between two markers or behind them.
+it may go on in the next chunk, between two markers or behind them. So are the origins of those that
+are relayed, until their batch asks for them: the sink's marker names them again.
 
 Rows of the marker table itself are no changes, wherever they are. A marker that was deleted marks
 nothing: that was a person.
@@ -13,6 +14,7 @@ nothing: that was a person.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.byte_views import distinct
@@ -37,6 +39,8 @@ class TransactionOrigins:
         self._maps = maps
         self._leaves_unmarked = rule is not None and rule.leaves_out(None)
         self._judged: dict[str, bool] = {}
+        self._relayed: dict[int, set[str]] = {}
+        """Of marked transactions that are kept, the nodes where they were written."""
         self._number = _NONE
         """The last transaction of which row events came."""
         self._is_left_out = False
@@ -70,6 +74,20 @@ class TransactionOrigins:
                 remedy=f"let nothing but the topology's edges write the marker, and {RESET}",
             )
 
+    def take(self, numbers: IntArray) -> frozenset[str]:
+        """Return where these transactions were written; none without a rule.
+
+        Of earlier transactions nothing is kept any more.
+        """
+        if self._rule is None or not len(numbers):
+            return frozenset()
+        last = int(numbers[-1])
+        relayed = [self._relayed[number] for number in numbers.tolist() if number in self._relayed]
+        for number in [number for number in self._relayed if number < last]:
+            del self._relayed[number]
+        own = [{self._rule.src_node}] if len(relayed) < len(numbers) else []
+        return frozenset().union(*relayed, *own)
+
     def kept(self, frames: Frames, rows: IntArray, numbers: IntArray) -> BoolArray:
         """Tell which row events are to be decoded; `numbers` are their transactions."""
         rule = self._rule
@@ -89,7 +107,8 @@ class TransactionOrigins:
             left_out[0] = self._is_left_out
         marked = stops > firsts
         if marked.any():
-            self._judge(rule, frames, rows, ids, (firsts, stops, marked), left_out, goes_on=goes_on)
+            leading = (firsts, stops, marked, numbers[firsts])
+            self._judge(rule, frames, rows, ids, leading, left_out, goes_on=goes_on)
         self._keep(
             int(numbers[-1]),
             left_out=bool(left_out[-1]),
@@ -116,23 +135,25 @@ class TransactionOrigins:
         frames: Frames,
         rows: IntArray,
         ids: IntArray,
-        leading: tuple[IntArray, IntArray, BoolArray],
+        leading: tuple[IntArray, IntArray, BoolArray, IntArray],
         left_out: BoolArray,
         *,
         goes_on: bool,
     ) -> None:
         """Fill in which of the marked transactions are left out."""
-        firsts, stops, marked = leading
+        firsts, stops, marked, numbers = leading
         counts = stops - firsts
         of = np.repeat(np.arange(len(firsts)), counts)
         places = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(len(of))
         every, none = np.ones(len(firsts), np.bool_), np.ones(len(firsts), np.bool_)
         for table_id in distinct(ids[places]):
             chosen = ids[places] == table_id
-            transaction, verdict = self._verdicts(rule, frames, table_id, rows[places[chosen]])
+            transaction, names = self._names(rule, frames, table_id, rows[places[chosen]])
             judged = of[chosen][transaction]
+            verdict = self._verdicts(rule, names)
             np.logical_and.at(every, judged, verdict)
             np.logical_and.at(none, judged, ~verdict)
+            self._note_relayed(numbers[judged[~verdict]], names.filter(pa.array(~verdict)))
         mixed = marked & ~every & ~none
         if goes_on and marked[0] and self._is_marked:
             mixed[0] |= bool(every[0]) != self._is_left_out
@@ -140,10 +161,16 @@ class TransactionOrigins:
             raise rule.mixed(str(rule.marker))
         left_out[marked] = every[marked]
 
-    def _verdicts(
+    def _note_relayed(self, numbers: IntArray, names: pa.DictionaryArray) -> None:
+        """Keep the origins in marker rows of transactions that are not left out."""
+        origins = [str(each).partition(_BETWEEN_NAMES)[0] for each in names.dictionary.to_pylist()]
+        for number, index in zip(numbers.tolist(), names.indices.to_pylist(), strict=True):
+            self._relayed.setdefault(number, set()).add(origins[index])
+
+    def _names(
         self, rule: EdgeOrigins, frames: Frames, table_id: int, events: IntArray
-    ) -> tuple[IntArray, BoolArray]:
-        """Return, for each marker row of some events, its event's index and whether it is left out.
+    ) -> tuple[IntArray, pa.DictionaryArray]:
+        """Return, for each marker row of some events, its event's index and its names in one text.
 
         They have one table map.
         """
@@ -157,9 +184,13 @@ class TransactionOrigins:
                 raise _no_marker_table(rule.marker, f"a column {name}")
         columns = [changes.after.column(names[name]) for name in MARKER_COLUMNS]
         named = pc.binary_join_element_wise(*columns, _BETWEEN_NAMES).dictionary_encode("encode")
-        judged = [self._verdict(rule, names) for names in named.dictionary.to_pylist()]
-        verdicts = np.array(judged, np.bool_)[named.indices.to_numpy()]
-        return np.repeat(np.arange(len(events)), changes.counts), verdicts
+        return np.repeat(np.arange(len(events)), changes.counts), named
+
+    def _verdicts(self, rule: EdgeOrigins, names: pa.DictionaryArray) -> BoolArray:
+        """Tell which of these marker rows are of transactions that are left out."""
+        judged = [self._verdict(rule, each) for each in names.dictionary.to_pylist()]
+        found: BoolArray = np.array(judged, np.bool_)[names.indices.to_numpy()]
+        return found
 
     def _verdict(self, rule: EdgeOrigins, names: str | None) -> bool:
         """Return whether transactions with a marker of these names are left out, judged once."""
@@ -167,7 +198,7 @@ class TransactionOrigins:
         if names is None or len(parts) != len(MARKER_COLUMNS):
             raise _no_marker_table(rule.marker, "a name in a row, or has one that is none,")
         if names not in self._judged:
-            self._judged[names] = rule.leaves_out(Marker(*parts))
+            self._judged[names] = rule.leaves_out(Marker.of(*parts))
         return self._judged[names]
 
 

@@ -1,0 +1,48 @@
+"""A change of definition on an edge of a topology: followed once both nodes have made it.
+
+What an edge alters at its sink would come back in that server's log, and the opposite edge could
+not tell it from what a person did there. So an edge alters nothing. Where its sink's table has the
+new definition already, the change is passed, and the rows flow on; else the table stops, and a
+person makes the same change at the other node.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.sink.own_log import HasOwnLog
+from airflow_cdc_provider.engine.sink.port import Sink
+
+
+def why_not_passed(sink: Sink, after: TablePlan) -> str:
+    """Return why the sink's table is not as the source's is now; empty if it is."""
+    if not isinstance(sink, HasOwnLog):
+        return f"what {after.sink_table} is at the other node cannot be looked at"
+    with sink.own_log().catalogue() as catalogue:
+        found = catalogue.schemas([after.sink_table]).get(after.sink_table)
+    if found is None:
+        return f"{after.sink_table} is not at the other node"
+    if _names(found) != _names(after.target):
+        return f"{after.sink_table} at the other node has other columns"
+    if _unique(found) != _unique(after.target):
+        return f"{after.sink_table} at the other node has other unique keys"
+    try:
+        with closing(sink.open_tables()) as tables:
+            tables.require_fit([after])
+    except CdcError as error:
+        return error.what
+    return ""
+
+
+def _names(schema: TableSchema) -> frozenset[str]:
+    """Return the names of a table's columns, in lower case."""
+    return frozenset(column.name.lower() for column in schema.columns)
+
+
+def _unique(schema: TableSchema) -> frozenset[tuple[str, ...]]:
+    """Return the columns of a table's keys, in lower case."""
+    keys = [schema.primary_key, *(key.columns for key in schema.unique_keys)]
+    return frozenset(tuple(name.lower() for name in key) for key in keys)

@@ -1,0 +1,46 @@
+"""Preflight of an edge of a topology: what only matters where both ends are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+    from airflow_cdc_provider.core.records import TablePlan
+
+
+def edge_findings(sink: Endpoint, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield a finding if both nodes may give out the same number to new rows."""
+    counted = [
+        str(plan.sink_table)
+        for plan in plans
+        if any(column.auto_increment for column in plan.target.columns)
+    ]
+    if not counted:
+        return
+    with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
+        ((step, offset),) = query(
+            connection,
+            "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset",
+            role=Role.SINK,
+        )
+    if int(step) > 1:
+        return
+    more = f" and {len(counted) - 3} more" if len(counted) > 3 else ""
+    yield Finding(
+        OwnLogCode.NUMBERS,
+        Level.WARN,
+        str(sink),
+        f"auto_increment_increment = {step}, offset = {offset}; AUTO_INCREMENT in "
+        f"{', '.join(counted[:3])}{more}",
+        "a step of at least the number of nodes, and another offset at each",
+        "rows that are inserted at two nodes get the same number, and one overwrites the other",
+        "auto_increment_increment = 2 and auto_increment_offset = 1 or 2 (for two nodes) in each "
+        "server's option file, and by SET GLOBAL; sessions that are open keep the former ones",
+    )

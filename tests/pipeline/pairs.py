@@ -1,0 +1,135 @@
+"""Two databases that follow each other: two pipelines, each the other's way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.pipeline.run import Run, give_back, open_run
+from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
+from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from airflow_cdc_provider.pipeline.steps.seeding import seed
+from tests.pipeline.without_spark import NO_SPARK
+from tests.servers.given import SqlServer
+
+FILE = """\
+pipeline: {name}
+source:
+  dsn_env: {src}_DSN
+  tables: ["{source}.*"]
+sink:
+  dsn_env: {dst}_DSN
+  route: {{"{source}.*": "{sink}.*"}}
+topology: {{name: {topology}, src_node: {src}, dst_node: {dst}}}
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A database on a server, by the name that a topology gives it."""
+
+    name: str
+    server: SqlServer
+    database: str
+
+    def execute(self, sql: str) -> list[tuple[object, ...]]:
+        return self.server.execute(sql, database=self.database)
+
+    def log_end(self) -> tuple[object, ...]:
+        """Return file and offset at the end of the node's log."""
+        for query in ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"):
+            try:
+                return tuple(self.server.execute(query)[0][:2])
+            except Exception:  # noqa: BLE001 - the other one is this server's
+                continue
+        raise AssertionError("neither statement shows the log's end")
+
+    def dump(self) -> dict[str, object]:
+        """Return all rows of all tables."""
+        tables = [str(row[0]) for row in self.execute("SHOW TABLES")]
+        return {name: self.execute(f"SELECT * FROM {name} ORDER BY 1") for name in sorted(tables)}
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The pipeline from one node to another."""
+
+    src: Node
+    dst: Node
+    path: Path
+    environment: dict[str, str]
+
+    @contextmanager
+    def opened(self) -> Iterator[Run]:
+        dsns = EnvironmentDsns(self.environment)
+        with open_run(load_pipeline(self.path), dsns, owner="test") as run:
+            try:
+                yield run
+            finally:
+                give_back(run)
+
+    def seed_from(self, there: Edge) -> str:
+        with self.opened() as run, there.opened() as other:
+            return seed(run, other)
+
+    def catch_up(self) -> None:
+        with self.opened() as run:
+            run_until_caught_up(run, SparkOptions(NO_SPARK, log_folder=self.path.parent / "logs"))
+
+
+def edge_between(src: Node, dst: Node, folder: Path, topology: str) -> Edge:
+    """Write the file of an edge."""
+    path = folder / f"{src.name}_to_{dst.name}.yaml"
+    name = f"{topology}_{src.name}_{dst.name}"
+    text = FILE.format(
+        name=name,
+        src=src.name,
+        dst=dst.name,
+        source=src.database,
+        sink=dst.database,
+        topology=topology,
+    )
+    path.write_text(text)
+    environment = {f"{node.name}_DSN": node.server.dsn() for node in (src, dst)}
+    return Edge(src, dst, path, environment)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two nodes, and the edge each way."""
+
+    one: Node
+    two: Node
+    there: Edge
+    back: Edge
+
+    def begin(self) -> None:
+        """Copy all of the first node's tables, and begin the way back."""
+        self.there.catch_up()
+        self.back.seed_from(self.there)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Catch up both ways, until what one brings has come back as nothing."""
+        for edge in (self.there, self.back, self.there, self.back):
+            edge.catch_up()
+
+    @property
+    def is_equal(self) -> bool:
+        return self.one.dump() == self.two.dump()
+
+
+def pair_of(
+    one: SqlServer, two: SqlServer, fresh_database: Callable[[SqlServer], str], folder: Path
+) -> Pair:
+    """Make two empty databases and the files of the two edges."""
+    first = Node("one", one, fresh_database(one))
+    second = Node("two", two, fresh_database(two))
+    topology = f"t_{first.database}"
+    there = edge_between(first, second, folder, topology)
+    back = edge_between(second, first, folder, topology)
+    return Pair(first, second, there, back)

@@ -1,0 +1,177 @@
+"""Two databases that follow each other, by dumps: no loops, no lost and no doubled changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.core.errors import (
+    IntegrityError,
+    PreflightError,
+    RefusedError,
+    StepMissingError,
+    TablesStoppedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
+from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.reset_drop import reset
+from tests.pipeline.pairs import Pair, edge_between, pair_of
+from tests.servers.given import SqlServer
+
+ORDERS = """CREATE TABLE orders (
+  id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(12,2), code INT, UNIQUE KEY (code))"""
+ROWS = 300
+
+
+class Pairs:
+    @pytest.fixture
+    def pair(
+        self,
+        mysql_server: SqlServer,
+        mysql_sink: SqlServer,
+        fresh_database: Callable[[SqlServer], str],
+        tmp_path: Path,
+    ) -> Pair:
+        made = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path)
+        made.one.execute(ORDERS)
+        made.one.execute("CREATE TABLE people (id INT PRIMARY KEY, name VARCHAR(20))")
+        rows = ", ".join(f"({n}, 'first', {n}.5, {n})" for n in range(1, ROWS + 1))
+        made.one.execute(f"INSERT INTO orders VALUES {rows}")
+        made.one.execute("INSERT INTO people VALUES (1, 'ann'), (2, 'bo')")
+        return made
+
+    def test_each_node_gets_what_was_written_at_the_other_and_nothing_goes_round(
+        self, pair: Pair
+    ) -> None:
+        pair.begin()
+        assert pair.is_equal
+        pair.one.execute("UPDATE orders SET note = 'by one' WHERE id <= 100")
+        pair.two.execute("UPDATE orders SET note = 'by two' WHERE id > 200")
+        pair.two.execute("INSERT INTO orders VALUES (1001, 'two', 1, 1001), (1002, 'two', 2, NULL)")
+        pair.one.execute("DELETE FROM orders WHERE id BETWEEN 50 AND 60")
+        pair.two.execute("UPDATE orders SET id = 2000, code = 61000 WHERE id = 150")
+        pair.two.execute("UPDATE people SET name = 'cy' WHERE id = 2")
+        pair.catch_up()
+        assert pair.is_equal
+        notes = set(pair.one.execute("SELECT note, COUNT(*) FROM orders GROUP BY note"))
+        assert notes == {("by one", 89), ("first", 100), ("by two", 100), ("two", 2)}
+
+    def test_writes_at_both_ends_in_any_order_come_to_both(self, pair: Pair) -> None:
+        seed_of_test = random.randrange(1 << 30)
+        print(f"seed {seed_of_test}")
+        choose = random.Random(seed_of_test)
+        pair.begin()
+        for round_ in range(12):
+            for node, first in ((pair.one, 10_000), (pair.two, 20_000)):
+                for _ in range(choose.randrange(4)):
+                    key = first + choose.randrange(20)
+                    node.execute(
+                        choose.choice(
+                            (
+                                f"REPLACE INTO orders VALUES ({key}, 'r{round_}', {round_}, {key})",
+                                f"DELETE FROM orders WHERE id = {key}",
+                                f"UPDATE orders SET amount = amount + 1 WHERE id = {key}",
+                            )
+                        )
+                    )
+            choose.choice((pair.there, pair.back)).catch_up()
+        pair.catch_up()
+        assert pair.is_equal
+
+    def test_the_way_back_creates_and_alters_nothing(self, pair: Pair) -> None:
+        before = pair.one.execute("SHOW CREATE TABLE orders")
+        pair.begin()
+        assert pair.one.execute("SHOW CREATE TABLE orders") == before
+        assert pair.back.seed_from(pair.there).endswith("was needed")
+
+    def test_a_change_at_the_other_node_while_it_is_copied_is_refused_with_its_place(
+        self, pair: Pair
+    ) -> None:
+        pair.there.catch_up()
+        pair.two.execute("UPDATE orders SET note = 'too early' WHERE id = 7")
+        with pytest.raises(IntegrityError, match="others wrote there") as refused:
+            pair.back.seed_from(pair.there)
+        assert f"{pair.two.database}.orders (1 changes)" in refused.value.what
+        assert pair.one.execute("SELECT note FROM orders WHERE id = 7") == [("first",)]
+
+    def test_a_way_back_without_a_seed_reads_nothing_over_the_other_nodes_rows(
+        self, pair: Pair
+    ) -> None:
+        pair.there.catch_up()
+        with pytest.raises(PreflightError, match="with --seeded-from its file"):
+            pair.back.catch_up()
+        assert pair.one.execute("SELECT COUNT(*) FROM orders") == [(ROWS,)]
+
+    def test_a_seed_needs_the_opposite_edge_and_what_it_noted(
+        self, pair: Pair, tmp_path: Path
+    ) -> None:
+        pair.there.catch_up()
+        for state in tmp_path.glob("one_to_two.state.db*"):
+            state.rename(tmp_path / f"kept_{state.name}")
+        with pair.there.opened() as run:
+            plan(run)  # taken from the ledger
+        with pytest.raises(StepMissingError, match="not known where the log"):
+            pair.back.seed_from(pair.there)
+        other = edge_between(pair.one, pair.two, tmp_path, "another")
+        with pytest.raises(RefusedError, match="not the opposite edge"):
+            pair.back.seed_from(other)
+
+    def test_what_would_overwrite_the_other_nodes_changes_is_refused(self, pair: Pair) -> None:
+        pair.begin()
+        with pair.there.opened() as run:
+            scope = resync_scope(run, [f"{pair.one.database}.orders"], from_key=None, to_key=None)
+            with pytest.raises(RefusedError, match="reads no rows again"):
+                ask_resync(run, scope)
+            with pytest.raises(RefusedError, match="into empty tables only"):
+                reset(run)
+        pair.two.execute("UPDATE people SET name = 'kept' WHERE id = 1")
+        pair.catch_up()
+        assert pair.is_equal
+
+    def test_a_column_comes_once_both_nodes_have_it(self, pair: Pair) -> None:
+        pair.begin()
+        added = "ALTER TABLE orders ADD COLUMN more INT NOT NULL DEFAULT 7"
+        pair.one.execute(added)
+        pair.one.execute("UPDATE orders SET more = 8 WHERE id = 1")
+        with pytest.raises(TablesStoppedError, match="has other columns") as stopped:
+            pair.there.catch_up()
+        assert "make the same change at the other node, then `resume`" in str(stopped.value)
+        pair.two.execute(added)
+        pair.two.execute("UPDATE orders SET more = 9 WHERE id = 2")
+        pair.back.catch_up()
+        assert pair.one.execute("SELECT id, more FROM orders WHERE more <> 7") == [(1, 8), (2, 9)]
+        with pair.there.opened() as run:
+            resume_tables(run, [TableId(pair.one.database, "orders")])
+        pair.catch_up()
+        assert pair.is_equal
+
+    def test_a_table_that_is_truncated_stops_and_takes_no_rows_from_the_other_node(
+        self, pair: Pair
+    ) -> None:
+        pair.begin()
+        pair.one.execute("TRUNCATE TABLE people")
+        with pytest.raises(TablesStoppedError, match="not truncated with it"):
+            pair.there.catch_up()
+        pair.back.catch_up()
+        assert pair.two.execute("SELECT COUNT(*) FROM people") == [(2,)]
+
+
+class TestMySql(Pairs):
+    pass
+
+
+class TestFromMariaDb(Pairs):
+    @pytest.fixture
+    def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+
+class TestToMariaDb(Pairs):
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
