@@ -49,11 +49,13 @@ class Option:
         common: dict[str, object] = {"help": self.help, "type": self.kind}
         if self.to:
             common["dest"] = self.to
+        if self.choices is not None:
+            common["choices"] = self.choices
         if not self.flags[0].startswith("-"):
             return {**common, "nargs": "?"} if self.optional else common
         if self.many:
             return {**common, "action": "append"}
-        return {**common, "action": Once, "choices": self.choices, "default": self.default}
+        return {**common, "action": Once, "default": self.default}
 
 
 FILE = Option(("file",), "the pipeline's YAML file", kind=str)
@@ -195,6 +197,14 @@ VERIFIED = Option(
     kind=str,
 )
 OVERWRITE = Option(("--yes",), "take defaults without asking, and overwrite the file")
+ACTION = Option(
+    ("action",),
+    "check: refuse edges by which changes would be lost or go round; show: draw them",
+    choices=("check", "show"),
+    kind=str,
+)
+FOLDER = Option(("folder",), "the folder with the files of all edges", kind=str)
+SVG = Option(("--svg",), "show: write a picture to this file, too", kind=str)
 REQUEST = Option(("id",), "the request's id, as `requests` shows it", kind=str)
 
 COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
@@ -223,6 +233,10 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "show": (
         "show pipelines in a line each: wanted and actual state, tables, requests, lag, problem",
         (FILES, JSON),
+    ),
+    "topology": (
+        "look at the edges of two-way sync that the files of a folder are; change nothing",
+        (ACTION, FOLDER, JSON, SVG),
     ),
     "verify": (
         "compare source and sink, both ways",

@@ -64,6 +64,7 @@ MODULES: Mapping[str, str] = {
     "add": "tables",
     "remove": "tables",
     "show": "showing",
+    "topology": "topology",
     "pause": "pausing",
     "start": "pausing",
     "resume": "pausing",

@@ -54,6 +54,12 @@ class PipelineCode(FindingCode):
         "block",
         "a DAG of Airflow runs a pipeline of that name; only the form of a new pipeline looks",
     )
+    TOPOLOGY_EDGES = (
+        "topology.edges",
+        "block, warn",
+        "the files of the folder make no right topology, or not all of it could be "
+        "looked at; blocks a pipeline without a plan, never one that has rows",
+    )
     SOURCE_ANOTHER_SERVER = (
         "source.another_server",
         "warn",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 from airflow_cdc_provider.core.topology_edges import (
@@ -32,15 +33,25 @@ def check_topologies(
 ) -> tuple[EdgeProblem, ...]:
     """Return what is wrong with the topologies of a folder; `others` are in none."""
     topologies = by_topology(edges)
-    found = [*_spellings(edges), *_shared_markers(topologies)]
+    names = {each.file: each.edge.name for each in edges}
+    found = [
+        replace(problem, topology=names[problem.file])
+        for problem in (*_spellings(edges), *_shared_markers(topologies))
+    ]
     for name, own in topologies.items():
-        disagree = [*_disagreeing(own), *_respelled_nodes(own)]
-        found += disagree or wrong_shape(own)
-        found += _no_mesh_yet(own)
-        found += [*_servers(own), *_unlike_tables(own)]
         outside = [*others, *(each.ends for each in edges if each.edge.name != name)]
-        found += _brought_past(own, outside)
+        found += [replace(problem, topology=name) for problem in _of_topology(own, outside)]
     return tuple(found)
+
+
+def _of_topology(own: Sequence[EdgeFile], outside: Sequence[PipelineEnds]) -> Iterator[EdgeProblem]:
+    """Yield what is wrong with one topology."""
+    disagree = (*_disagreeing(own), *_respelled_nodes(own))
+    yield from disagree or wrong_shape(own)
+    yield from _no_mesh_yet(own)
+    yield from _servers(own)
+    yield from _unlike_tables(own)
+    yield from _brought_past(own, outside)
 
 
 def by_topology(edges: Sequence[EdgeFile]) -> Mapping[str, list[EdgeFile]]:

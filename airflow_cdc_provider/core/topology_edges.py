@@ -92,6 +92,7 @@ class EdgeProblem:
     fix: str
     is_warning: bool = False
     """The edges do what they say; something may not be meant, or was not looked at."""
+    topology: str = ""
 
 
 def nodes_of(edges: Sequence[EdgeFile]) -> list[str]:

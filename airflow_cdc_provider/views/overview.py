@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.views.freshness import late_lines
 from airflow_cdc_provider.views.outages import outage_text
 from airflow_cdc_provider.views.progress import lag_text
@@ -23,6 +24,8 @@ class Shown:
     status: PipelineStatus | None = None
     error: CdcError | None = None
     """What is wrong with its file, or why there is no status."""
+    edge: Topology | None = None
+    """Its place in a topology."""
 
 
 def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
@@ -33,6 +36,7 @@ def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
                 "pipeline": each.name,
                 "file": each.file,
                 "problem": _problem(each),
+                "topology": None if each.edge is None else each.edge.to_json(),
                 "status": None if each.status is None else dict(each.status.to_json()),
             }
             for each in shown
@@ -56,9 +60,20 @@ def overview_lines(shown: Sequence[Shown]) -> list[str]:
             lines += [f"  problem: {text}" for text in _problems(each.status)]
         else:
             lines.append(f"{each.name}: cannot be looked at")
+        if each.edge is not None:
+            lines.append(f"  {_edge_line(each.edge)}")
         if each.error is not None:
             lines.append(f"  problem: {each.error}")
     return lines
+
+
+def _edge_line(edge: Topology) -> str:
+    """Return a pipeline's place in a topology as one line."""
+    shape = "mesh" if edge.is_mesh else "tree"
+    line = f"topology {edge.name}: {edge.src_node} -> {edge.dst_node} ({shape}, marker "
+    line += f"{edge.marker})"
+    line += f", only changes of {', '.join(edge.do_nodes)}" if edge.do_nodes else ""
+    return line + (f", none of {', '.join(edge.ignore_nodes)}" if edge.ignore_nodes else "")
 
 
 def _line(status: PipelineStatus) -> str:

@@ -29,7 +29,8 @@ def test_every_command_takes_the_same_options() -> None:
     ours, airflows = parser(), airflow_parser()
     for name in COMMANDS:
         places = [option for option in COMMANDS[name][1] if not option.flags[0].startswith("-")]
-        arguments = [name, *(f"the {place.flags[0]}" for place in places), "--json"]
+        values = (p.choices[0] if p.choices else f"the {p.flags[0]}" for p in places)
+        arguments = [name, *values, "--json"]
         mine, theirs = vars(ours.parse_args(arguments)), vars(airflows.parse_args(arguments))
         assert mine.pop("command") == theirs.pop("subcommand") == name
         assert mine == theirs

@@ -35,8 +35,9 @@ def _shown(file: FolderFile, lookup: Lookup) -> Shown:
     """Return one pipeline's status for `show`, or its error."""
     if file.loaded is None:
         return Shown(file.name, str(file.path), error=file.problem)
+    edge = file.loaded.model.edge
     try:
         with open_to_look(file.loaded, lookup.dsn_of, in_airflow=lookup.in_airflow) as run:
-            return Shown(file.name, str(file.path), status_of(run), file.problem)
+            return Shown(file.name, str(file.path), status_of(run), file.problem, edge)
     except CdcError as error:
-        return Shown(file.name, str(file.path), error=error)
+        return Shown(file.name, str(file.path), error=error, edge=edge)

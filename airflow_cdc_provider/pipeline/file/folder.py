@@ -57,6 +57,13 @@ def read_folder(folder: FilePath | str) -> tuple[FolderFile, ...]:
     return tuple(_kept_apart(file, files) for file in files)
 
 
+def files_beside(loaded: LoadedPipeline) -> tuple[FolderFile, ...]:
+    """Return the other files of a pipeline file's folder; none if the file is in no folder."""
+    here = loaded.path.resolve()
+    files = read_folder(here.parent) if here.parent.is_dir() else ()
+    return tuple(file for file in files if file.path.resolve() != here)
+
+
 def _read(path: FilePath) -> FolderFile:
     """Read one pipeline file; an error becomes part of the result."""
     try:

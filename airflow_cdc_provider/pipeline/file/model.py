@@ -419,8 +419,8 @@ class PipelineFile(Section):
     )
     topology: TopologySection | None = Field(
         default=None,
-        description="Two-way sync: which two nodes this pipeline joins. Without it the copy is "
-        "one-way.",
+        description="Two-way sync: which two nodes this pipeline joins, see "
+        "[topologies](topologies.md). Without it the copy is one-way.",
         examples=[{"name": "shops", "src_node": "berlin", "dst_node": "paris"}],
     )
     spark: SparkSection = Field(default_factory=SparkSection, description="Where the work is done.")

@@ -19,9 +19,14 @@ class Problem:
     what: str
     fix: str
 
+    @property
+    def place(self) -> str:
+        """Return the path as text; empty for the whole file."""
+        return shown(self.path)
+
     def __str__(self) -> str:
-        place = shown(self.path)
-        return f"line {self.line}{place and f', {place}'}: {self.what}. Fix: {self.fix}"
+        place = self.place and f", {self.place}"
+        return f"line {self.line}{place}: {self.what}. Fix: {self.fix}"
 
 
 def shown(path: Path) -> str:

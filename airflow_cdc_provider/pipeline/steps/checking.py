@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.engine.sink.port import Targets
+from airflow_cdc_provider.pipeline.file.folder import files_beside
 from airflow_cdc_provider.pipeline.receivers import find_receivers
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
@@ -55,6 +56,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
     shared_targets,
 )
+from airflow_cdc_provider.pipeline.steps.topology_edges import topology_findings
 from airflow_cdc_provider.state.desired_state import what_of
 
 log = logging.getLogger(__name__)
@@ -148,7 +150,8 @@ def _checked(run: Run) -> CheckReport:
         found += _stopped(stopped.values())
         found += _waiting(captured.waiting_patterns)
         found += _unfit(captured)
-        found += shared_ids(run)
+        beside = files_beside(run.loaded)
+        found += [*shared_ids(run, beside), *topology_findings(run, beside)]
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += _backfills(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))

@@ -7,7 +7,7 @@ open, it counts as one that runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,15 +16,15 @@ from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.pipeline.default_state import default_state_of
-from airflow_cdc_provider.pipeline.file.folder import read_folder, sharing_ids
+from airflow_cdc_provider.pipeline.file.folder import FolderFile, sharing_ids
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.state.read_only_store import open_read_only
 
 
-def shared_ids(run: Run) -> Iterator[Finding]:
-    """Yield a finding for each other file that has a server id of this pipeline."""
-    for other in _sharing(run.loaded):
+def shared_ids(run: Run, beside: Iterable[FolderFile]) -> Iterator[Finding]:
+    """Yield a finding for each file beside this one that has a server id of this pipeline."""
+    for other in sharing_ids(run.loaded, [file.loaded for file in beside if file.loaded]):
         ids, theirs = run.model.server_ids, other.model.server_ids
         yield Finding(
             PipelineCode.SOURCE_SERVER_ID_SHARED,
@@ -41,16 +41,6 @@ def shared_ids(run: Run) -> Iterator[Finding]:
 def is_new(store: StateReader, name: PipelineName) -> bool:
     """Tell whether a pipeline has no plan yet, as before its first run."""
     return not store.tables(name)
-
-
-def _sharing(mine: LoadedPipeline) -> list[LoadedPipeline]:
-    """Return the pipelines in the same folder that share a server id with this one."""
-    here = mine.path.resolve()
-    if not here.parent.is_dir():
-        return []
-    files = read_folder(here.parent)
-    others = [file.loaded for file in files if file.loaded and file.path.resolve() != here]
-    return sharing_ids(mine, others)
 
 
 def _gives_way(run: Run, other: LoadedPipeline) -> bool:
