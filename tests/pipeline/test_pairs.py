@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
-from airflow_cdc_provider.pipeline.steps.reset_drop import reset
+from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from tests.pipeline.pairs import Pair, edge_between, pair_of
 from tests.servers.given import SqlServer
 
@@ -132,6 +132,22 @@ class Pairs:
         pair.two.execute("UPDATE people SET name = 'kept' WHERE id = 1")
         pair.catch_up()
         assert pair.is_equal
+
+    def test_a_node_that_lost_its_rows_is_copied_anew_from_the_other(self, pair: Pair) -> None:
+        pair.begin()
+        pair.two.execute("UPDATE orders SET note = 'by two' WHERE id = 9")
+        pair.catch_up()
+        for edge in (pair.there, pair.back):
+            with edge.opened() as run:
+                drop(run)
+        for table in ("orders", "people"):
+            pair.two.execute(f"TRUNCATE TABLE {table}")
+        pair.one.execute("DELETE FROM orders WHERE id = 10")
+        pair.begin()
+        pair.two.execute("UPDATE orders SET note = 'by two again' WHERE id = 11")
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT COUNT(*) FROM orders") == [(ROWS - 1,)]
 
     def test_a_column_comes_once_both_nodes_have_it(self, pair: Pair) -> None:
         pair.begin()
