@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     IntegrityError,
     PreflightError,
     RefusedError,
@@ -16,6 +17,7 @@ from airflow_cdc_provider.core.errors import (
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
@@ -106,6 +108,25 @@ class Pairs:
         with pytest.raises(PreflightError, match="with --seeded-from its file"):
             pair.back.catch_up()
         assert pair.one.execute("SELECT COUNT(*) FROM orders") == [(ROWS,)]
+
+    def test_a_seed_that_was_killed_in_its_middle_is_begun_again_and_nothing_is_read(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pair.there.catch_up()
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "store_stream", killed)
+            with pytest.raises(KeyboardInterrupt):
+                pair.back.seed_from(pair.there)
+        with pytest.raises(CdcError, match="--seeded-from"):
+            pair.back.catch_up()
+        pair.one.execute("UPDATE orders SET note = 'kept' WHERE id = 1")
+        pair.begin()
+        assert pair.one.execute("SELECT note FROM orders WHERE id = 1") == [("kept",)]
+        assert pair.is_equal
 
     def test_a_seed_needs_the_opposite_edge_and_what_it_noted(
         self, pair: Pair, tmp_path: Path
