@@ -187,6 +187,26 @@ class Pairs:
         pair.catch_up()
         assert pair.is_equal
 
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            ("RENAME COLUMN note TO other, RENAME COLUMN other TO note", "traded their names"),
+            ("DROP COLUMN note, ADD COLUMN note VARCHAR(40)", "note"),
+            ("MODIFY COLUMN amount INT", "amount"),
+        ],
+    )
+    def test_a_change_that_changes_values_is_not_passed_whatever_the_other_node_has(
+        self, pair: Pair, change: str, why: str
+    ) -> None:
+        pair.one.execute("ALTER TABLE orders ADD COLUMN other VARCHAR(40) DEFAULT 'o'")
+        pair.begin()
+        pair.one.execute(f"ALTER TABLE orders {change}")
+        pair.one.execute("UPDATE orders SET code = 70001 WHERE id = 1")
+        with pytest.raises(TablesStoppedError, match=why) as stopped:
+            pair.there.catch_up()
+        assert "copied anew" in str(stopped.value)
+        assert pair.two.execute("SELECT code, note FROM orders WHERE id = 1") == [(1, "first")]
+
     def test_a_table_that_is_truncated_stops_and_takes_no_rows_from_the_other_node(
         self, pair: Pair
     ) -> None:

@@ -16,6 +16,11 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog
 from airflow_cdc_provider.engine.sink.port import Sink
 
+COPY_ANEW = (
+    "make both nodes' tables alike; the page 'Two nodes' says how a node is copied anew, which brings "
+    "the table back"
+)
+
 
 def why_not_passed(sink: Sink, after: TablePlan) -> str:
     """Return why the sink's table is not as the source's is now; empty if it is."""

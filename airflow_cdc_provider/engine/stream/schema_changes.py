@@ -48,7 +48,7 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
-from airflow_cdc_provider.engine.stream.edge_changes import why_not_passed
+from airflow_cdc_provider.engine.stream.edge_changes import COPY_ANEW, why_not_passed
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.stream_control import Following
 
@@ -296,20 +296,36 @@ class SchemaChanges:
     ) -> SchemaChange:
         """Return a change that both nodes of an edge have made; nothing is altered for it."""
         table, sink = plan.schema.table, self._job.sink()
-        why = ""
-        if said.truncates:
-            why = "the other node's rows are not truncated with it"
-        elif said.has_rows_between:
-            why = "rows were written between two of its changes"
-        elif not _is_in_step(stream, table):
-            why = "not all of its rows were in step yet"
         try:
             after = redefined(plan, now, sink)
         except TableChangedError as error:
             raise _stopped(stopped_by, error.what, table) from None
-        if why := why or self._refused(after) or why_not_passed(sink, after):
-            raise _stopped_on_edge(stopped_by, why, table)
+        effects = [statement.effect for statement in said.found]
+        found = difference_between(plan, after, self._definitions, effects)
+        if why := self._never_passed(stream, table, said, found):
+            raise _stopped(stopped_by, why, table).with_remedy(COPY_ANEW)
+        if why := self._refused(after) or why_not_passed(sink, after):
+            raise _stopped(stopped_by, why, table).with_remedy(
+                f"make the same change at the other node, then `resume` it with --table {table}"
+            )
         return SchemaChange(plan, after, Difference(), said.through, said.found[0].sql[:300])
+
+    def _never_passed(
+        self, stream: StreamSplit, table: TableId, said: _Statements, found: Difference
+    ) -> str:
+        """Return why an edge does not pass a change whatever the other node has; empty if it may.
+
+        Where values change with it, the same definition does not say that they did at both nodes.
+        """
+        if said.truncates:
+            return "the other node's rows are not truncated with it"
+        if found.traded:
+            return "columns have traded their names"
+        if said.has_rows_between:
+            return "rows were written between two of its changes"
+        if not _is_in_step(stream, table):
+            return "not all of its rows were in step yet"
+        return found.refused or found.why
 
     def _first_alone(
         self,
@@ -461,13 +477,6 @@ def _being_changed(tables: Collection[TableId], where: str) -> SchemaMovedError:
 def _stopped(error: TableChangedError, why: str, table: TableId) -> TableChangedError:
     """Return the error that stopped the stream, with the reason, for one table."""
     return error.saying(f"{error.what}; {why}").about(table)
-
-
-def _stopped_on_edge(error: TableChangedError, why: str, table: TableId) -> TableChangedError:
-    """Return the error that stops a table of a topology, and what brings it back."""
-    return _stopped(error, why, table).with_remedy(
-        f"make the same change at the other node, then `resume` it with --table {table}"
-    )
 
 
 def _not_taken(table: TableId, why: str) -> TableChangedError:
