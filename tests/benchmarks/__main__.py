@@ -118,9 +118,9 @@ class Bench:
         )
 
     def decode(self) -> None:
-        """Measure the four logs, and a stream of small transactions."""
+        """Measure the four logs, small transactions, and an echo."""
         (uuid,) = self._world.source.execute("SELECT @@server_uuid")[0]
-        for name in ("w1", "w2", "w3", "w4", "w5"):
+        for name in ("w1", "w2", "w3", "w4", "w5", "w6"):
             log = self._world.make_log(name)
             given = {
                 "file": log.file,
@@ -134,6 +134,9 @@ class Bench:
                 given |= {"path": str(log.path)}
                 small = Subject(OURS, f"{_OURS}.decode_small", given)
                 self.run("decode w5, ten rows at a time", [small])
+            elif name == "w6":
+                passed = Subject(OURS, f"{_OURS}.decode", given | {"echo": True})
+                self.run("pass over w3, written at another node", [passed])
             else:
                 self.run(f"decode {name}", list(self._decoders(log, given)))
 

@@ -75,6 +75,17 @@ BEGIN
 END
 """
 """A fifth are inserts, a fifth deletes, each in a transaction of its own."""
+MARKER = "marks"
+_MARK = (
+    f"START TRANSACTION; INSERT INTO {MARKER} VALUES ('there', 'there', 'here', 1) "
+    "ON DUPLICATE KEY UPDATE n = n + 1;"
+)
+_W6_CHANGES = (
+    _W3_CHANGES.replace("w3", "w6")
+    .replace("  IF number % 10 < 2 THEN", f"  {_MARK}\n  IF number % 10 < 2 THEN")
+    .replace("  SET number = number + 1;", "  COMMIT;\n  SET number = number + 1;")
+)
+"""The same, as what another node of a topology has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,10 @@ def _bulk_inserts(cursor: Cursor, passes: int = 2) -> int:
 
 def _oltp(cursor: Cursor, statements: int = 500_000) -> int:
     return _called(cursor, "w3_changes", statements)
+
+
+def _marked(cursor: Cursor, statements: int = 300_000) -> int:
+    return _called(cursor, "w6_changes", statements)
 
 
 def _called(cursor: Cursor, procedure: str, statements: int) -> int:
@@ -197,6 +212,18 @@ WORKLOADS = {
             _NARROW_ROWS.format(name="w5", count=100_000),
         ),
         _transactions_of_ten,
+    ),
+    "w6": Workload(
+        "w6",
+        (
+            _NARROW.format(name="w6"),
+            f"CREATE TABLE {MARKER} (data_origin_node VARCHAR(255), src_node VARCHAR(255), "
+            "dst_node VARCHAR(255), n BIGINT, PRIMARY KEY (data_origin_node, src_node, dst_node))",
+            "SET SESSION cte_max_recursion_depth = 200000",
+            _NARROW_ROWS.format(name="w6", count=_UPDATED_KEYS + _DELETED_KEYS),
+            _W6_CHANGES,
+        ),
+        _marked,
     ),
     "w4": Workload(
         "w4",

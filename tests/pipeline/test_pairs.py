@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     IntegrityError,
     PreflightError,
     RefusedError,
@@ -16,10 +17,11 @@ from airflow_cdc_provider.core.errors import (
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
-from airflow_cdc_provider.pipeline.steps.reset_drop import reset
+from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from tests.pipeline.pairs import Pair, edge_between, pair_of
 from tests.servers.given import SqlServer
 
@@ -107,6 +109,25 @@ class Pairs:
             pair.back.catch_up()
         assert pair.one.execute("SELECT COUNT(*) FROM orders") == [(ROWS,)]
 
+    def test_a_seed_that_was_killed_in_its_middle_is_begun_again_and_nothing_is_read(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pair.there.catch_up()
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "store_stream", killed)
+            with pytest.raises(KeyboardInterrupt):
+                pair.back.seed_from(pair.there)
+        with pytest.raises(CdcError, match="--seeded-from"):
+            pair.back.catch_up()
+        pair.one.execute("UPDATE orders SET note = 'kept' WHERE id = 1")
+        pair.begin()
+        assert pair.one.execute("SELECT note FROM orders WHERE id = 1") == [("kept",)]
+        assert pair.is_equal
+
     def test_a_seed_needs_the_opposite_edge_and_what_it_noted(
         self, pair: Pair, tmp_path: Path
     ) -> None:
@@ -132,6 +153,22 @@ class Pairs:
         pair.two.execute("UPDATE people SET name = 'kept' WHERE id = 1")
         pair.catch_up()
         assert pair.is_equal
+
+    def test_a_node_that_lost_its_rows_is_copied_anew_from_the_other(self, pair: Pair) -> None:
+        pair.begin()
+        pair.two.execute("UPDATE orders SET note = 'by two' WHERE id = 9")
+        pair.catch_up()
+        for edge in (pair.there, pair.back):
+            with edge.opened() as run:
+                drop(run)
+        for table in ("orders", "people"):
+            pair.two.execute(f"TRUNCATE TABLE {table}")
+        pair.one.execute("DELETE FROM orders WHERE id = 10")
+        pair.begin()
+        pair.two.execute("UPDATE orders SET note = 'by two again' WHERE id = 11")
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT COUNT(*) FROM orders") == [(ROWS - 1,)]
 
     def test_a_column_comes_once_both_nodes_have_it(self, pair: Pair) -> None:
         pair.begin()

@@ -47,7 +47,11 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
-from airflow_cdc_provider.pipeline.steps.seeding import note_seed, require_empty
+from airflow_cdc_provider.pipeline.steps.seeding import (
+    note_seed,
+    require_begun_by_copy,
+    require_empty,
+)
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
@@ -225,6 +229,8 @@ def _tell(run: Run, warning: str) -> None:
 def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     """Continue the stored plan: reconcile, create missing sink tables, store the origin."""
     correction = reconcile(run.store, ledger, run.name, generation)
+    if not correction.handed_off:
+        require_begun_by_copy(run)
     if correction.handed_off:
         finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))

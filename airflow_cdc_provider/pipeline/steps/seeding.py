@@ -85,6 +85,18 @@ def require_empty(run: Run, plans: Sequence[TablePlan]) -> None:
         )
 
 
+def require_begun_by_copy(run: Run) -> None:
+    """Refuse to read the rows of an edge whose plan is the half of a seed."""
+    if run.model.edge is None or run.store.note(run.name, NoteKind.SEED) is not None:
+        return
+    raise StepMissingError(
+        f"{run.name} was not seeded to the end",
+        where=f"plan of {run.name}",
+        risk="its rows would be read over those of the other node; nothing was changed",
+        remedy="`run` it with --seeded-from the file of the opposite edge",
+    )
+
+
 def is_seeded(run: Run) -> bool:
     """Tell whether the pipeline streams already, so that nothing of a seed is left to do."""
     with closing(open_ledger(run)) as ledger:
