@@ -121,6 +121,8 @@ class PlanOrigin:
     """The source compares names without regard to case."""
     zero_dates: str = "fail"
     backfill: bool = True
+    topology: str = ""
+    """The edge of a topology that the pipeline is, as JSON; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,12 @@ class Topology:
             ignore_nodes=frozenset(self.ignore_nodes),
         )
 
+    def __str__(self) -> str:
+        shape = "mesh" if self.is_mesh else "tree"
+        text = f"{self.name}: {self.src_node} -> {self.dst_node} ({shape}, marker {self.marker})"
+        text += f", only changes of {', '.join(self.do_nodes)}" if self.do_nodes else ""
+        return text + (f", none of {', '.join(self.ignore_nodes)}" if self.ignore_nodes else "")
+
     def to_json(self) -> dict[str, Any]:
         """Return the edge as JSON holds it; `from_json` reads it back equal."""
         return {

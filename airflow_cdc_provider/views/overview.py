@@ -61,19 +61,10 @@ def overview_lines(shown: Sequence[Shown]) -> list[str]:
         else:
             lines.append(f"{each.name}: cannot be looked at")
         if each.edge is not None:
-            lines.append(f"  {_edge_line(each.edge)}")
+            lines.append(f"  topology {each.edge}")
         if each.error is not None:
             lines.append(f"  problem: {each.error}")
     return lines
-
-
-def _edge_line(edge: Topology) -> str:
-    """Return a pipeline's place in a topology as one line."""
-    shape = "mesh" if edge.is_mesh else "tree"
-    line = f"topology {edge.name}: {edge.src_node} -> {edge.dst_node} ({shape}, marker "
-    line += f"{edge.marker})"
-    line += f", only changes of {', '.join(edge.do_nodes)}" if edge.do_nodes else ""
-    return line + (f", none of {', '.join(edge.ignore_nodes)}" if edge.ignore_nodes else "")
 
 
 def _line(status: PipelineStatus) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.cli.main import main
-from airflow_cdc_provider.core.errors import PreflightError
+from airflow_cdc_provider.core.errors import PipelineFileError, PreflightError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import open_to_look
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
+from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from tests.pipeline.conftest import Shop
 
@@ -123,3 +124,28 @@ def test_show_has_the_place_of_an_edge(
     main(["show", str(there.path)])
     line = "  topology shops: berlin -> paris (tree, marker airflow_cdc.shops)"
     assert line in capsys.readouterr().out.splitlines()
+
+
+def test_a_plan_s_edge_is_not_another_one_later(there: Shop) -> None:
+    run = there.run()
+    plan(run)
+    require_unchanged(there.run())
+    text = there.path.read_text()
+    for changed, line, words in (
+        (text.replace("dst_node: paris", "dst_node: rome"), 8, "shops: berlin -> rome"),
+        (f"{text}  ignore_nodes: [oslo]\n", 8, "none of oslo"),
+        (text.partition("topology:")[0], 1, "in no topology now"),
+    ):
+        there.path.write_text(changed)
+        with pytest.raises(PipelineFileError) as caught:
+            require_unchanged(there.run())
+        assert words in caught.value.what
+        assert "shops: berlin -> paris (tree, marker airflow_cdc.shops)" in caught.value.what
+        assert f"shop.yaml:line {line}, topology" in caught.value.what
+
+
+def test_a_pipeline_that_has_rows_becomes_no_edge(shop: Shop) -> None:
+    plan(shop.run())
+    shop.path.write_text(shop.path.read_text() + TOPOLOGY.format(src="berlin", dst="paris"))
+    with pytest.raises(PipelineFileError, match="while it was in no topology"):
+        require_unchanged(shop.run())

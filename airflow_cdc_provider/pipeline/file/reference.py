@@ -63,7 +63,7 @@ does it: its rows at the sink stay. Until the hand-off it is refused with its li
 `reset --table` is called for it: it alone is read again, into the new table |
 | `tables` of a copied table: its rows and columns | refused with its line until `reset --table` \
 is called for it: it alone is read again, as the file says then |
-| `source.zero_dates`; until the hand-off `snapshot.backfill` | refused with its line |
+| `source.zero_dates`, `topology`; until the hand-off `snapshot.backfill` | refused with its line |
 | the server behind `sink` | refused, unless the new one's ledger holds the plan, as a replica's \
 does |
 | the server behind `source` | refused, unless its history contains what was read; planned anew \

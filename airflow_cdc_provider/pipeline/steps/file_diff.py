@@ -3,9 +3,9 @@
 A plan says what is copied where, and rows are in the sink by it. What the file may change at any
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
 rows of the plan to be other ones is refused with its line: a route, a table's rows and columns,
-what becomes of zero dates, and until the hand-off the kind of backfill and a table that is not
-picked any more. `reset` begins one table again as the file says now, or makes a new plan; `remove`
-leaves one table out.
+what becomes of zero dates, the topology, and until the hand-off the kind of backfill and a table
+that is not picked any more. `reset` begins one table again as the file says now, or makes a new
+plan; `remove` leaves one table out.
 
 Tables that are picked anew, or not any more, are what a run follows (`plan_sync`), unless the
 kind of sink takes no rows beside its stream. A table that appears at the source and fits a pattern
@@ -14,6 +14,7 @@ that was in the file all along is not the file's doing, and stops nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -21,6 +22,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.run import Run
@@ -179,6 +181,8 @@ def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -
             f"zero_dates is {now} now, and rows were copied under {origin.zero_dates}",
             f"write zero_dates: {origin.zero_dates}, {RESET}",
         )
+    if edge_text(loaded.model.edge) != origin.topology:
+        yield _other_edge(loaded.model.edge, origin.topology)
     backfill = loaded.model.snapshot.backfill
     if backfill != origin.backfill and not handed_off:
         was = str(origin.backfill).lower()
@@ -187,6 +191,22 @@ def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -
             f"backfill is {str(backfill).lower()} now, and splits were read under {was}",
             f"write backfill: {was} until the hand-off, {RESET}",
         )
+
+
+def edge_text(edge: Topology | None) -> str:
+    """Return a pipeline's place in a topology as a plan keeps it; empty if it has none."""
+    return "" if edge is None else json.dumps(edge.to_json(), sort_keys=True)
+
+
+def _other_edge(edge: Topology | None, before: str) -> Found:
+    """Return the problem that rows were copied by a pipeline that was another edge, or none."""
+    was = Topology.from_json(json.loads(before)) if before else "in no topology"
+    return (
+        ("topology",),
+        f"the pipeline is {edge or 'in no topology'} now, and its rows were copied while it was "
+        f"{was}: other transactions have a marker, and others were left out",
+        "write what was there before; the page 'Topologies' says how a node is copied anew",
+    )
 
 
 def _added(

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.file_diff import RESET
+from airflow_cdc_provider.pipeline.steps.file_diff import RESET, edge_text
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import Captured
 
@@ -30,6 +30,7 @@ def origin_now(run: Run, captured: Captured) -> PlanOrigin:
         names_fold_case=captured.names_fold_case,
         zero_dates=source.zero_date_policy,
         backfill=run.model.snapshot.backfill,
+        topology=edge_text(run.model.edge),
     )
 
 
