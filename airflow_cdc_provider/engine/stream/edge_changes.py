@@ -12,14 +12,29 @@ from contextlib import closing
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog
 from airflow_cdc_provider.engine.sink.port import Sink
 
 COPY_ANEW = (
-    "make both nodes' tables alike; the page 'Two nodes' says how a node is copied anew, which brings "
-    "the table back"
+    "make both nodes' tables alike; the page 'Two nodes' says how a node is copied anew, which "
+    "brings the table back"
 )
+
+
+def never_passed(found: Difference, *, truncates: bool, rows_between: bool) -> str:
+    """Return why a change is not passed whatever the other node has; empty if it may be.
+
+    Where values change with it, the same definition does not say that they did at both nodes.
+    """
+    if truncates:
+        return "the other node's rows are not truncated with it"
+    if found.traded:
+        return "columns have traded their names"
+    if rows_between:
+        return "rows were written between two of its changes"
+    return found.refused or found.why
 
 
 def why_not_passed(sink: Sink, after: TablePlan) -> str:

@@ -48,7 +48,7 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
-from airflow_cdc_provider.engine.stream.edge_changes import COPY_ANEW, why_not_passed
+from airflow_cdc_provider.engine.stream.edge_changes import COPY_ANEW, never_passed, why_not_passed
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.stream_control import Following
 
@@ -57,6 +57,8 @@ _READ_S = 5.0
 COMES_BACK_S = 5.0
 """A table that is dropped or renamed has another in its place soon, as a rule."""
 _LOOK_EVERY_S = 0.5
+
+_OUT_OF_STEP = "not all of its rows were in step yet"
 
 
 @dataclass(slots=True)
@@ -302,30 +304,14 @@ class SchemaChanges:
             raise _stopped(stopped_by, error.what, table) from None
         effects = [statement.effect for statement in said.found]
         found = difference_between(plan, after, self._definitions, effects)
-        if why := self._never_passed(stream, table, said, found):
+        why = never_passed(found, truncates=said.truncates, rows_between=said.has_rows_between)
+        if why := why or ("" if _is_in_step(stream, table) else _OUT_OF_STEP):
             raise _stopped(stopped_by, why, table).with_remedy(COPY_ANEW)
         if why := self._refused(after) or why_not_passed(sink, after):
             raise _stopped(stopped_by, why, table).with_remedy(
                 f"make the same change at the other node, then `resume` it with --table {table}"
             )
         return SchemaChange(plan, after, Difference(), said.through, said.found[0].sql[:300])
-
-    def _never_passed(
-        self, stream: StreamSplit, table: TableId, said: _Statements, found: Difference
-    ) -> str:
-        """Return why an edge does not pass a change whatever the other node has; empty if it may.
-
-        Where values change with it, the same definition does not say that they did at both nodes.
-        """
-        if said.truncates:
-            return "the other node's rows are not truncated with it"
-        if found.traded:
-            return "columns have traded their names"
-        if said.has_rows_between:
-            return "rows were written between two of its changes"
-        if not _is_in_step(stream, table):
-            return "not all of its rows were in step yet"
-        return found.refused or found.why
 
     def _first_alone(
         self,
@@ -411,7 +397,7 @@ class SchemaChanges:
             why = f"{change.table} was truncated, and not that alone"
             raise _stopped(stopped_by, why, change.table)
         if not in_step:
-            found = found.read_again("not all of its rows were in step yet")
+            found = found.read_again(_OUT_OF_STEP)
         kinds = found.kinds | ({ChangeKind.TRUNCATE} if said.truncates else frozenset())
         for kind in sorted(kinds):
             if policy.of(kind) is Policy.STOP:
