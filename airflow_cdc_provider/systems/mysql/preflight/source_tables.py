@@ -113,7 +113,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
 
 
 def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
-    """Yield one finding for tables without a primary key, with statements that mend it."""
+    """Yield one finding for tables without a key, with statements that mend it."""
     if not tables:
         return
     alters = " ".join(
@@ -125,8 +125,8 @@ def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
         Code.TABLE_PRIMARY_KEY,
         Level.BLOCK,
         ", ".join(map(str, tables)),
-        "no primary key",
-        "a primary key",
+        "no primary key, and no unique key over NOT NULL columns",
+        "a primary key, or a unique key of whole columns that are all NOT NULL",
         "rows could not be told apart: changes would be lost or doubled",
         f"{alters} Or leave them out, in the file under source: {exclude_line(tables)}",
         only=str(tables[0]) if len(tables) == 1 else "",
@@ -134,7 +134,7 @@ def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
 
 
 def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
-    """Yield findings about a table's primary key: generated, unsplittable or not comparable."""
+    """Yield findings about a table's key: generated, unsplittable or not comparable."""
     subject = str(schema.table)
     if not schema.primary_key:
         return
@@ -142,13 +142,14 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
     generated = [
         name for name in schema.primary_key if name not in names or schema.column(name).generated
     ]
+    shown = f"unique key {schema.key_name}" if schema.key_name else "the primary key"
     if generated:
         yield Finding(
             Code.TABLE_GENERATED_KEY,
             Level.BLOCK,
             subject,
-            f"the primary key holds generated columns: {', '.join(generated)}",
-            "a primary key of stored columns",
+            f"{shown} holds generated columns: {', '.join(generated)}",
+            "a key of stored columns",
             "generated columns are computed by the sink, so they cannot address its rows",
             "give the table a primary key of ordinary columns",
             only=subject,
@@ -164,7 +165,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
             f"its key's first column cannot bound a range; about {estimate} rows are read as one "
             "split",
             why="the split has to fit in a reader's memory" if many else "",
-            fix="raise snapshot.max_split_mb, or let its primary key begin with an integer, "
+            fix="raise snapshot.max_split_mb, or let its key begin with an integer, "
             "decimal, temporal, text or binary column"
             if many
             else "",
