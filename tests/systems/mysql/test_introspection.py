@@ -81,6 +81,7 @@ def test_a_prefix_bounds_no_split_and_the_key_columns_before_it_do(
         ("a INT NOT NULL, b INT NOT NULL, UNIQUE z (a DESC, b)", "z", ("a", "b")),
         ("a INT NOT NULL DEFAULT 1 INVISIBLE, b INT, UNIQUE z (a)", "z", ("a",)),
         ("a INT NOT NULL, UNIQUE `z``.x` (a)", "z`.x", ("a",)),
+        ("a INT NOT NULL, b INT NOT NULL, UNIQUE z (b, a), UNIQUE y (b, a)", "y", ("b", "a")),
         ("a INT PRIMARY KEY, b INT NOT NULL, UNIQUE z (b)", "", ("a",)),
     ],
 )

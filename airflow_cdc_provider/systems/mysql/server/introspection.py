@@ -295,18 +295,20 @@ class _Parts:
 
         A table with a primary key has none. Else InnoDB stores the rows by the first unique key
         whose columns are whole and NOT NULL, and the catalogue marks these columns, not the key.
-        So two unique keys over the same columns leave open which one it is, and are none.
+        So two unique keys over these columns in another order leave open which one it is, and are
+        none.
         """
         indexes = self._indexes(table)
         served = {row[0] for row in self.columns[table] if row[-1] == "PRI"}
         if "PRIMARY" in indexes or not served:
             return ""
-        found = [
-            name
+        found = {
+            name: parts
             for name, parts in indexes.items()
             if {column for column, _ in parts} == served and not any(cut for _, cut in parts)
-        ]
-        return found[0] if len(found) == 1 else ""
+        }
+        is_told = len({tuple(parts) for parts in found.values()}) == 1
+        return min(found) if is_told else ""
 
     def _key(self, table: TableId) -> _IndexParts:
         """Return the columns and prefixes of a table's key."""
