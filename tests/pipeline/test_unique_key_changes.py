@@ -100,7 +100,7 @@ class KeyChanges:
         shop.at_source("INSERT INTO orders (id) VALUES (9)")
         with pytest.raises(TablesStoppedError, match="its key is another one now") as stopped:
             catch_up(shop)
-        assert "`reset` with --table" in str(stopped.value)
+        assert "`reset` it with --table" in str(stopped.value)
         assert shop.sink_rows("SELECT n FROM t WHERE other = 10") == [(2,)]
         assert shop.sink_rows("SELECT n FROM t WHERE n = 77") == []
         assert shop.sink_rows("SELECT id FROM orders WHERE id = 9") == [(9,)]
