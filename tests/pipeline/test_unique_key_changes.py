@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
+from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.pipeline.altered_tables import catch_up, change, is_equal
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
@@ -147,6 +149,25 @@ class KeyChanges:
         catch_up(shop)
         change(shop, "t", ["UPDATE t SET n = -n", "DELETE FROM t WHERE other > 35"])
         run = catch_up(shop)
+        assert is_equal(shop, "t")
+        assert verify(run, tables=[TableId(shop.database, "t")]).equal
+
+    @pytest.mark.parametrize("statement", ["RENAME INDEX by_id TO zz", "DROP INDEX by_id"])
+    def test_a_table_begins_again_if_its_key_changes_right_before_its_rows_are_read(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch, statement: str
+    ) -> None:
+        begin(shop)
+        select, done = SnapshotReader._select, list[str]()
+
+        def changed_before(reader: Any, connection: Any, split: Any, *others: Any) -> Any:
+            if split.table.table == "t" and not done:
+                done.append(statement)
+                change(shop, "t", [f"ALTER TABLE t {statement}", *WRITES])
+            return select(reader, connection, split, *others)
+
+        monkeypatch.setattr(SnapshotReader, "_select", changed_before)
+        run = catch_up(shop)
+        assert done
         assert is_equal(shop, "t")
         assert verify(run, tables=[TableId(shop.database, "t")]).equal
 

@@ -175,6 +175,11 @@ class Code(FindingCode):
         "block",
         "the primary key, or the unique key in its place, holds generated columns",
     )
+    TABLE_PERIOD_KEY = (
+        "table.period_key",
+        "block",
+        "a unique key `WITHOUT OVERLAPS` is in a primary key's place",
+    )
     TABLE_ENGINE = ("table.engine", "block", "neither InnoDB nor RocksDB")
     TABLE_TYPE = ("table.type", "block", "a column's type is not in the [value model](types.md)")
     TABLE_CASCADE = (

@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import require_known
+from airflow_cdc_provider.systems.mysql.dialect.create_statement import parse_keys
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
@@ -155,6 +156,18 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
             only=subject,
         )
         return
+    if _has_period(schema):
+        yield Finding(
+            Code.TABLE_PERIOD_KEY,
+            Level.BLOCK,
+            subject,
+            f"{shown} is WITHOUT OVERLAPS",
+            "a primary key, or a unique key of whole columns that are all NOT NULL",
+            "it is about periods: a sink has no such key to tell the rows apart by",
+            f"give the table a primary key, or leave it out: {exclude_line([schema.table])}",
+            only=subject,
+        )
+        return
     kinds = schema.key_kinds
     if not bounding(kinds):
         many = estimate > _MANY_ROWS
@@ -181,6 +194,16 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
             why="it has a collation, or a type that is ordered by the server alone: changes since "
             "the first split's low watermark are applied again by the stream, which is harmless",
         )
+
+
+def _has_period(schema: TableSchema) -> bool:
+    """Tell whether the unique key in the place of a primary one is about periods."""
+    if not schema.key_name or not schema.create_statement:
+        return False
+    return any(
+        key.name == schema.key_name and any(token.is_word("OVERLAPS") for token in key.tokens)
+        for key in parse_keys(schema.create_statement)
+    )
 
 
 def _types(schema: TableSchema) -> Iterator[Finding]:
