@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -303,6 +305,31 @@ class UniqueKeys:
             file.write(f'tables:\n  "{shop.database}.pairs": {{{settings}}}\n')
         with pytest.raises(PipelineFileError, match=why):
             check(shop.run())
+
+    def test_a_change_log_has_its_columns_as_the_key(self, shop: Shop, tmp_path: Path) -> None:
+        shop.at_source(
+            "CREATE TABLE t (n INT, id INT NOT NULL, a INT, UNIQUE u (id), UNIQUE v (a))"
+        )
+        shop.at_source("INSERT INTO t VALUES (1, 1, 1), (2, 2, NULL)")
+        text = shop.path.read_text().partition("sink:")[0]
+        text = text.replace(f"{shop.database}.*", f"{shop.database}.t")
+        shop.path.write_text(
+            f"{text}sink: {{type: changelog, path: {tmp_path}/log, format: json}}\n"
+        )
+        catch_up(shop)
+        change(shop, "t", ["UPDATE t SET n = 5 WHERE id = 2", "UPDATE t SET id = 9 WHERE id = 1"])
+        catch_up(shop)
+        lines = [
+            json.loads(line)
+            for file in sorted((tmp_path / "log").rglob("*.json*"))
+            for line in file.read_text().splitlines()
+        ]
+        events = [each for each in lines if "op" in each]
+        found = [(each["op"], each["key"]) for each in events]
+        assert found == [
+            *(("r", {"id": 1}), ("r", {"id": 2}), ("u", {"id": 2})),
+            *(("d", {"id": 1}), ("c", {"id": 9})),
+        ]
 
     def test_its_columns_get_other_names_at_the_sink(self, shop: Shop) -> None:
         make(shop)
