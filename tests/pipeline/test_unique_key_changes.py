@@ -44,6 +44,7 @@ FOLLOWED = {
 STOPPED = {
     "gone, another in its place": ["ALTER TABLE t DROP INDEX by_id"],
     "gone, by its other statement": ["DROP INDEX by_id ON t"],
+    "gone, as a constraint": ["ALTER TABLE t DROP CONSTRAINT by_id"],
     "with NULL": ["ALTER TABLE t MODIFY id INT"],
     "with its column gone": ["ALTER TABLE t DROP COLUMN id"],
     "all gone": ["ALTER TABLE t DROP INDEX by_id, DROP INDEX by_other"],
@@ -129,6 +130,30 @@ class KeyChanges:
                 "UPDATE t SET n = 5 WHERE free = 100",
                 "DELETE FROM t WHERE n = 77",
                 "ALTER TABLE t ADD UNIQUE by_id (id), ADD UNIQUE by_other (other)",
+                "INSERT INTO t VALUES (9, 90, 900, 9)",
+            ],
+        )
+        catch_up(shop)
+        run = catch_up(shop)
+        assert is_equal(shop, "t")
+        assert verify(run, tables=[TableId(shop.database, "t")]).equal
+
+    def test_rows_are_read_again_where_its_column_had_no_value_for_a_while(
+        self, shop: Shop
+    ) -> None:
+        begin(shop)
+        catch_up(shop)
+        change(
+            shop,
+            "t",
+            [
+                "ALTER TABLE t MODIFY id INT, DROP INDEX by_other",
+                "INSERT INTO t VALUES (NULL, 50, NULL, 5), (NULL, 60, NULL, 6)",
+                "UPDATE t SET n = 9, other = other + 1 WHERE id IS NULL",
+                "UPDATE t SET id = NULL WHERE id = 2",
+                "DELETE FROM t WHERE id IS NULL",
+                "INSERT INTO t VALUES (2, 20, NULL, 7)",
+                "ALTER TABLE t MODIFY id INT NOT NULL",
                 "INSERT INTO t VALUES (9, 90, 900, 9)",
             ],
         )
