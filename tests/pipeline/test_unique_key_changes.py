@@ -11,6 +11,7 @@ from airflow_cdc_provider.core.errors import TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
@@ -91,6 +92,23 @@ class KeyChanges:
         change(shop, "t", ["UPDATE t SET n = -n", "DELETE FROM t WHERE other > 70"])
         catch_up(shop)
         assert is_equal(shop, "t")
+
+    def test_a_unique_key_over_its_columns_takes_the_place_of_a_primary_one(
+        self, shop: Shop
+    ) -> None:
+        shop.at_source("CREATE TABLE t (id INT PRIMARY KEY, other INT, free INT, n INT)")
+        shop.at_source(ROWS)
+        catch_up(shop)
+        change(shop, "t", ["ALTER TABLE t DROP PRIMARY KEY, ADD UNIQUE by_id (id)", *WRITES])
+        run = catch_up(shop)
+        assert is_equal(shop, "t")
+        assert run.store.requests(run.name) == ()
+        ask_resync(run, resync_scope(run, [f"{shop.database}.t"]), request_id="all")
+        run = catch_up(shop)
+        assert verify(run, tables=[TableId(shop.database, "t")]).equal
+        change(shop, "t", ["ALTER TABLE t DROP INDEX by_id"])
+        with pytest.raises(TablesStoppedError, match="its key is another one now"):
+            catch_up(shop)
 
     @pytest.mark.parametrize("case", STOPPED)
     def test_the_table_stops_alone_before_a_change_of_what_tells_its_rows_apart(

@@ -44,9 +44,9 @@ def text_literal(text: str) -> str:
 
 
 def by_key(schema: TableSchema) -> str:
-    """Return the hint, to stand behind a table's name, by which rows are read by the table's key.
+    """Return the index hint behind a table's name that makes servers read rows by the key.
 
-    Servers take other plans for ranges of a key, and sort what the key's index has in order.
+    Without it they may read a range by another index, or the whole table, and sort.
     """
     return f"FORCE INDEX ({quote_identifier(schema.key_name or 'PRIMARY')})"
 
