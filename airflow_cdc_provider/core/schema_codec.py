@@ -25,7 +25,10 @@ NamedType = Callable[[Json], ColumnType]
 
 def schema_to_json(schema: TableSchema) -> Json:
     """Return the JSON form of a table's definition."""
-    return {**asdict(schema), "table": str(schema.table)}
+    form = {**asdict(schema), "table": str(schema.table)}
+    if not schema.key_name:  # as it was before there was one
+        del form["key_name"]
+    return form
 
 
 def schema_from_json(form: Json, named: NamedType) -> TableSchema:

@@ -128,7 +128,7 @@ class StatementEffect:
 
         MariaDB's JSON is a text with a check, by whatever name.
         """
-        unique = {"PRIMARY", *(key.name for key in schema.unique_keys)}
+        unique = {"PRIMARY", schema.key_name, *(key.name for key in schema.unique_keys)}
         if _folded(name) in set(map(_folded, unique)):
             return True
         return self.drops_constraints and any(c.type.is_json_text for c in schema.columns)

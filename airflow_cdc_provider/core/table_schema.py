@@ -98,6 +98,11 @@ class TableSchema:
     create_statement: str = ""
     flavour: str = ""
     """The family whose statement that is: `mysql` or `mariadb`; empty if not asked."""
+    key_name: str = ""
+    """The unique key over columns without NULL that is the `primary_key` of a table without one.
+
+    Empty: it is the primary key, or there is none.
+    """
 
     def column(self, name: str) -> Column:
         """Return the column of that name; it must exist."""
@@ -144,6 +149,8 @@ class TableSchema:
         """Return 16 hex digits that change when columns, types, keys or collations change."""
         facts = asdict(self)
         del facts["create_statement"], facts["flavour"]  # one carries AUTO_INCREMENT counters
+        if not self.key_name:  # as it was before there was one
+            del facts["key_name"]
         for column in facts["columns"]:  # these follow from the others
             del column["ignored"]  # what is done with it, not what it is
             del column["type"]["kind"], column["type"]["key_kind"], column["type"]["no_member"]

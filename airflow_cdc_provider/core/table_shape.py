@@ -221,6 +221,7 @@ def shaped_schema(
         engine=schema.engine,
         collation=schema.collation,
         flavour=schema.flavour,
+        key_name="" if shape.key else schema.key_name,
     )
 
 

@@ -72,6 +72,16 @@ def test_a_plan_of_a_table_that_differs_in_nothing_is_stored_as_it_was_before() 
     assert plan_from_json(form, type_of_before_kinds) == TablePlan.alike(USERS, AT_SINK, 7)
 
 
+def test_a_plan_by_a_unique_key_is_stored_and_read_and_others_are_as_they_were() -> None:
+    served = replace(USERS, key_name="by_id")
+    plan = TablePlan.alike(served, AT_SINK, 7)
+    form = plan_to_json(plan)
+    assert form["schema"]["key_name"] == "by_id"
+    assert plan_from_json(form, type_of_before_kinds) == plan
+    assert "key_name" not in plan_to_json(TablePlan.alike(USERS, AT_SINK, 7))["schema"]
+    assert served.fingerprint != USERS.fingerprint
+
+
 def test_a_plan_with_every_difference_is_stored_and_read() -> None:
     where = AllOf(
         (

@@ -205,7 +205,10 @@ def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
 
     choice = _asked(screen, given, "--table", "tables (as 1,3-5 or shop.*)", read)
     for table in choice.keyless:
-        screen.say(f"left out: {table} has no primary key, so its rows could not be told apart")
+        screen.say(
+            f"left out: {table} has no primary key, and no unique key over NOT NULL columns: its "
+            "rows could not be told apart"
+        )
     screen.say(f"tables: {', '.join(str(one.table) for one in choice.picked)}")
     return choice
 

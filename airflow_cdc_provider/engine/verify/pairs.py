@@ -132,9 +132,10 @@ class Pairing:
             raise _not_there(target, "sink", "run the pipeline first")
         if not here.primary_key:
             raise RefusedError(
-                f"table {table} has no primary key, so its rows cannot be told apart",
+                f"table {table} has no primary key, and no unique key over NOT NULL columns: its "
+                "rows cannot be told apart",
                 where="verify",
-                remedy="add a primary key, or leave the table out",
+                remedy="add one of them, or leave the table out",
             )
         return here.ignoring(plan.schema.ignored), there
 

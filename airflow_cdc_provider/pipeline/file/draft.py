@@ -36,7 +36,7 @@ _NO_STATE = {
 }
 """By how the file names its servers."""
 _EXCLUDE = """\
-  # these have no primary key, so their rows could not be told apart
+  # these have no primary key, and no unique key over NOT NULL columns in its place
   exclude:
 {tables}
 """

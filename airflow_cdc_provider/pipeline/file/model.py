@@ -49,7 +49,8 @@ class SnapshotTable(Section):
 
     key: tuple[str, ...] | None = Field(
         default=None,
-        description="Columns to split by; they must be the table's primary key, in its order.",
+        description="Columns to split by; they must be the table's primary key, or the unique key "
+        "in its place, in its order.",
         examples=[["id"]],
     )
     where: NoCondition = Field(default=None, description="Not in this release; `null`.")

@@ -38,7 +38,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class SourceTables:
-    """The base tables that the source's account can see, those with a primary key first."""
+    """The base tables that the source's account can see, those with a key first."""
 
     tables: tuple[Offered, ...]
     names_fold_case: bool = False
@@ -46,7 +46,7 @@ class SourceTables:
 
     @property
     def with_key(self) -> tuple[Offered, ...]:
-        """Return the tables that have a primary key."""
+        """Return the tables that have a primary key, or a unique key in its place."""
         return tuple(one for one in self.tables if one.has_key)
 
     def fitting(self, pattern: TablePattern) -> tuple[Offered, ...]:
@@ -106,14 +106,15 @@ def offered_tables(endpoint: Endpoint) -> SourceTables:
 
 
 def _no_table(endpoint: Endpoint) -> RefusedError:
-    """Return the error for an account that sees no table with a primary key."""
+    """Return the error for an account that sees no table with a key."""
     statements = " ".join(rights_at(endpoint, Part.SOURCE, ["DATABASE"]))
     return RefusedError(
-        "the source's account sees no table with a primary key",
+        "the source's account sees no table with a primary key, nor with a unique key over "
+        "NOT NULL columns",
         where=str(endpoint),
         risk=NOTHING_CHANGED,
         remedy="as an administrator there, with the database's name in the place of DATABASE: "
-        f"{statements} Where tables have no primary key, add one",
+        f"{statements} Where tables have neither, add one",
     )
 
 
@@ -174,7 +175,7 @@ def _patterns_of(word: str, keyed: Sequence[Offered]) -> list[str]:
 
 
 def _require_a_keyed_table(pattern: TablePattern, offered: SourceTables) -> None:
-    """Refuse a pattern that fits no table with a primary key."""
+    """Refuse a pattern that fits no table with a key."""
     fitting = offered.fitting(pattern)
     if not fitting:
         raise WrongValueError(
@@ -183,9 +184,9 @@ def _require_a_keyed_table(pattern: TablePattern, offered: SourceTables) -> None
         )
     if not any(one.has_key for one in fitting):
         raise WrongValueError(
-            f"{str(pattern)!r} fits only tables without a primary key: rows could not be told "
-            "apart",
-            "add a primary key, or choose other tables",
+            f"{str(pattern)!r} fits only tables without a primary key, or a unique key over "
+            "NOT NULL columns: rows could not be told apart",
+            "add one of them, or choose other tables",
         )
 
 

@@ -36,6 +36,9 @@ from airflow_cdc_provider.pipeline.steps.choosing import (
 from airflow_cdc_provider.systems.registry import look_at, rights_at
 
 Form = dict[str, Any]
+_NO_KEY = (
+    "no primary key, and no unique key over NOT NULL columns: its rows could not be told apart"
+)
 Answer = TypeVar("Answer")
 DAG_FILE = """\
 from airflow_cdc_provider.operators.dags import cdc_dags
@@ -234,5 +237,5 @@ def _table_form(one: Offered) -> Form:
         "database": one.table.database,
         "rows": one.estimated_rows,
         "bytes": one.estimated_bytes,
-        "left_out": "" if one.has_key else "no primary key: its rows could not be told apart",
+        "left_out": "" if one.has_key else _NO_KEY,
     }

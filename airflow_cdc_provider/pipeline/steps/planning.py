@@ -12,8 +12,8 @@ rows:
 
 Before any of this the file is compared with the plan (`file_diff`), the servers with those of
 the plan (`servers`), and the sink's tables are claimed (`claims`). What is asked of a table (a
-primary key, a target of its own) is asked of those that the plan has or a new one would have: a
-table that came later is told, and stops nothing until a new plan is asked for.
+key, a target of its own) is asked of those that the plan has or a new one would have: a table that
+came later is told, and stops nothing until a new plan is asked for.
 
 Splits are planned by the snapshot job, while readers already read.
 """
@@ -271,7 +271,7 @@ def _origin(run: Run, now: PlanOrigin, not_copied: Sequence[TableId]) -> PlanOri
 
 
 def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:
-    """Refuse tables without a primary key, or with a shared sink table."""
+    """Refuse tables without a key, or with a shared sink table."""
     require_keys(tables)
     require_separate(run.loaded, tables)
 

@@ -199,11 +199,12 @@ def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None
 
 
 def require_keys(plans: Iterable[TablePlan]) -> None:
-    """Refuse tables without a primary key: their rows could not be told apart."""
+    """Refuse tables without a key: their rows could not be told apart."""
     without = [plan.schema.table for plan in plans if not plan.schema.primary_key]
     if without:
         raise UnsupportedTableError(
-            f"no primary key on {', '.join(map(str, without))}",
+            "no primary key, and no unique key over NOT NULL columns, on "
+            f"{', '.join(map(str, without))}",
             where="source",
             risk="rows could not be told apart: changes would be lost or doubled",
             remedy="add a primary key (ALTER TABLE ... ADD PRIMARY KEY), or leave them out, in the "
@@ -309,7 +310,7 @@ def shared_targets(
 
 
 def _wrong_keys(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
-    """Yield tables whose configured split key is not their primary key."""
+    """Yield tables whose configured split key is not their key."""
     schemas = {str(plan.schema.table): plan.schema for plan in plans}
     for name, settings in loaded.model.snapshot.tables.items():
         schema = schemas.get(name)
@@ -317,7 +318,7 @@ def _wrong_keys(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[
             continue
         yield (
             ("snapshot", "tables", name, "key"),
-            f"the primary key of {name} is {list(schema.primary_key)}; splitting by another key "
+            f"the key of {name} is {list(schema.primary_key)}; splitting by another key "
             "is not in this release",
             f"write key: [{', '.join(schema.primary_key)}], or leave it out",
         )

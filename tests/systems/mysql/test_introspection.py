@@ -70,6 +70,47 @@ def test_a_prefix_bounds_no_split_and_the_key_columns_before_it_do(
     assert found.key_kinds == (KeyKind.INTEGER, KeyKind.OTHER)
 
 
+@pytest.mark.parametrize(
+    ("definition", "key_name", "key"),
+    [
+        ("a INT NOT NULL UNIQUE", "a", ("a",)),
+        ("a INT NOT NULL, b INT NOT NULL, UNIQUE z (b, a), UNIQUE y (b)", "z", ("b", "a")),
+        ("a INT, b INT NOT NULL, UNIQUE z (a), UNIQUE y (b)", "y", ("b",)),
+        ("a VARCHAR(9) NOT NULL, b INT NOT NULL, UNIQUE z (a(5)), UNIQUE y (b)", "y", ("b",)),
+        ("a VARCHAR(9) NOT NULL, UNIQUE z (a(9))", "z", ("a",)),
+        ("a INT NOT NULL, b INT NOT NULL, UNIQUE z (a DESC, b)", "z", ("a", "b")),
+        ("a INT NOT NULL DEFAULT 1 INVISIBLE, b INT, UNIQUE z (a)", "z", ("a",)),
+        ("a INT NOT NULL, UNIQUE `z``.x` (a)", "z`.x", ("a",)),
+        ("a INT NOT NULL, b INT NOT NULL, UNIQUE z (b, a), UNIQUE y (b, a)", "y", ("b", "a")),
+        ("a INT PRIMARY KEY, b INT NOT NULL, UNIQUE z (b)", "", ("a",)),
+    ],
+)
+def test_the_unique_key_that_the_server_stores_rows_by_is_the_key(
+    server: SqlServer, database: str, definition: str, key_name: str, key: tuple[str, ...]
+) -> None:
+    found = schema_of(server, database, definition)
+    assert (found.key_name, found.primary_key, found.key_prefixes) == (key_name, key, ())
+    assert key_name not in {each.name for each in found.unique_keys}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "a INT UNIQUE",
+        "a INT NOT NULL, b INT, UNIQUE (a, b)",
+        "a VARCHAR(9) NOT NULL, UNIQUE (a(5))",
+        "a INT NOT NULL, v INT AS (a + 1) VIRTUAL, UNIQUE (v)",
+        "a INT NOT NULL, v INT AS (a + 1) STORED, UNIQUE (v)",
+        "a INT NOT NULL, b INT NOT NULL, UNIQUE z (a, b), UNIQUE y (b, a)",
+    ],
+)
+def test_a_unique_key_that_does_not_tell_rows_apart_is_none(
+    server: SqlServer, database: str, definition: str
+) -> None:
+    found = schema_of(server, database, definition)
+    assert (found.key_name, found.primary_key) == ("", ())
+
+
 def test_members_keep_quotes_commas_and_backslashes(server: SqlServer, database: str) -> None:
     members = ("a,b", "it's", "b\\c", 'x"y', "ü)", "UNSIGNED")
     listed = ", ".join("'" + m.replace("\\", "\\\\").replace("'", "''") + "'" for m in members)
@@ -224,6 +265,69 @@ def test_a_functional_key_part_is_marked(mysql_server: SqlServer, mysql_database
         mysql_server, mysql_database, "id INT PRIMARY KEY, v INT, UNIQUE f (v, (v + 1))"
     )
     assert found.unique_keys[0].columns == ("v", EXPRESSION)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "a INT NOT NULL, UNIQUE ((a + 1))",
+        "a INT NOT NULL, UNIQUE (a, (a + 1))",
+        "a INT NOT NULL, v INT AS (a + 1) VIRTUAL NOT NULL, UNIQUE (v)",
+        "a INT NOT NULL, j JSON NOT NULL, UNIQUE (a, (CAST(j->'$' AS UNSIGNED ARRAY)))",
+    ],
+)
+def test_a_computed_unique_key_tells_no_rows_apart(
+    mysql_server: SqlServer, mysql_database: str, definition: str
+) -> None:
+    found = schema_of(mysql_server, mysql_database, definition)
+    assert (found.key_name, found.primary_key) == ("", ())
+
+
+@pytest.mark.parametrize("key", ["UNIQUE (a)", "UNIQUE (b) USING HASH"])
+def test_a_unique_key_by_hash_tells_no_rows_apart(
+    mariadb_server: SqlServer, mariadb_database: str, key: str
+) -> None:
+    definition = f"a TEXT NOT NULL, b INT NOT NULL, {key}"
+    found = schema_of(mariadb_server, mariadb_database, definition)
+    assert (found.key_name, found.primary_key) == ("", ())
+
+
+def test_an_ignored_unique_key_is_no_key(mariadb_server: SqlServer, mariadb_database: str) -> None:
+    definition = "a INT NOT NULL, b INT NOT NULL, UNIQUE v (b), UNIQUE u (a) IGNORED"
+    assert schema_of(mariadb_server, mariadb_database, definition).primary_key == ("b",)
+
+
+def test_the_server_makes_no_key_where_a_unique_one_serves(
+    mysql_server: SqlServer, mysql_database: str
+) -> None:
+    with source(mysql_server) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_generate_invisible_primary_key = 1")
+        cursor.execute(f"CREATE TABLE {mysql_database}.t (v INT NOT NULL UNIQUE)")
+        found = read_schema(connection, TableId(mysql_database, "t"))
+    assert (found.key_name, found.primary_key) == ("v", ("v",))
+
+
+@pytest.mark.parametrize(
+    ("statement", "key_name", "key"),
+    [
+        ("ADD UNIQUE a1 (c)", "z", ("a",)),
+        ("RENAME INDEX z TO a1", "a1", ("a",)),
+        ("MODIFY a INT", "y", ("b",)),
+        ("DROP INDEX z", "y", ("b",)),
+        ("MODIFY a INT, MODIFY b INT", "", ()),
+        ("DROP INDEX z, DROP INDEX y", "", ()),
+        ("ADD PRIMARY KEY (c)", "", ("c",)),
+    ],
+)
+def test_a_statement_may_give_a_table_another_key(
+    server: SqlServer, database: str, statement: str, key_name: str, key: tuple[str, ...]
+) -> None:
+    definition = "a INT NOT NULL, b INT NOT NULL, c INT NOT NULL, UNIQUE z (a), UNIQUE y (b)"
+    schema_of(server, database, definition)
+    server.execute(f"ALTER TABLE {database}.t {statement}")
+    with source(server) as connection:
+        found = read_schema(connection, TableId(database, "t"))
+    assert (found.key_name, found.primary_key) == (key_name, key)
 
 
 def test_an_invisible_primary_key_is_a_key(mysql_server: SqlServer, mysql_database: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,8 +14,12 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.split_planner import cut_in_two, splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
-from airflow_cdc_provider.systems.mysql.server.connection import query
+from airflow_cdc_provider.systems.mysql.dialect.sql import (
+    by_key,
+    range_predicate,
+    split_predicate,
+)
+from airflow_cdc_provider.systems.mysql.server.connection import query, query_named
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from airflow_cdc_provider.systems.mysql.source import key_bounds
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
@@ -289,6 +293,37 @@ def test_a_start_that_all_rows_share_ends_the_plan(server: SqlServer, database: 
         counts = [rows_of(connection, split) for split in splits]
     assert sum(counts) == 50
     assert len(splits) <= 2
+
+
+@pytest.mark.parametrize("name", ["k", "`a ``key`", "`PRIMARY KEY`"])
+def test_rows_are_read_by_the_unique_key_where_none_is_primary(
+    server: SqlServer, database: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each statement goes through that key, whatever its name; no other index is used."""
+    asked: list[str] = []
+
+    def noted(connection: ServerConnection, sql: str) -> list[tuple[Any, ...]]:
+        asked.append(sql)
+        return query(connection, sql)
+
+    with source(server) as connection:
+        definition = "a VARCHAR(9) NOT NULL, b INT NOT NULL, v INT, KEY other (b, a, v)"
+        query(connection, f"CREATE TABLE {database}.t ({definition}, UNIQUE {name} (a, b))")
+        listed = ", ".join(f"('{'aB'[i % 2]}', {i}, 0)" for i in range(200))
+        query(connection, f"INSERT INTO {database}.t VALUES {listed}")
+        schema = read_schema(connection, TableId(database, "t"))
+        monkeypatch.setattr(key_bounds, "query", noted)
+        splits = planned(connection, schema)
+        assert sum(rows_of(connection, split) for split in splits) == 200
+        split_middle(connection, splits[0])
+        asked += [
+            f"SELECT * FROM {database}.t {by_key(schema)} WHERE {split_predicate(split)}"
+            for split in splits
+        ]
+        plans = [query_named(connection, f"EXPLAIN FORMAT=TRADITIONAL {sql}") for sql in asked]
+    assert len(splits) > 10
+    assert {row["key"] for plan in plans for row in plan} == {schema.key_name}
+    assert not [sql for sql, (row,) in zip(asked, plans, strict=True) if "filesort" in row["Extra"]]
 
 
 def test_a_split_is_cut_in_its_middle(server: SqlServer, database: str) -> None:

@@ -231,6 +231,43 @@ def test_tables_that_cannot_be_copied_are_all_named(
     assert "table.unsplit" in codes(found, Level.WARN)
 
 
+@pytest.mark.parametrize(
+    ("definition", "code"),
+    [
+        (
+            "s DATE NOT NULL, e DATE NOT NULL, id INT NOT NULL, PERIOD FOR p (s, e), "
+            "UNIQUE (id, p WITHOUT OVERLAPS)",
+            "table.period_key",
+        ),
+        ("`OVERLAPS` INT NOT NULL, UNIQUE (`OVERLAPS`)", ""),
+    ],
+)
+def test_a_unique_key_about_periods_is_no_key(
+    mariadb_server: SqlServer,
+    mysql_sink: SqlServer,
+    mariadb_database: str,
+    sink_database: str,
+    definition: str,
+    code: str,
+) -> None:
+    mariadb_server.execute(f"CREATE TABLE {mariadb_database}.t ({definition})")
+    plans = plans_of(mariadb_server, mariadb_database, sink_database, "t")
+    found = codes(check(mariadb_server, mysql_sink, plans), Level.BLOCK)
+    assert "table.period_key" in found if code else not found
+
+
+def test_a_stored_column_in_the_unique_key_is_refused(
+    mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
+) -> None:
+    definition = "id INT NOT NULL, twice INT AS (id * 2) STORED NOT NULL UNIQUE"
+    mysql_server.execute(f"CREATE TABLE {mysql_database}.t ({definition})")
+    plans = plans_of(mysql_server, mysql_database, sink_database, "t")
+    found = [f for f in check(mysql_server, mysql_sink, plans) if f.level is Level.BLOCK]
+    assert [(each.code, each.observed) for each in found] == [
+        ("table.generated_key", "unique key twice holds generated columns: twice")
+    ]
+
+
 def test_tables_without_a_key_are_one_finding_with_both_ways_out(
     mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
 ) -> None:

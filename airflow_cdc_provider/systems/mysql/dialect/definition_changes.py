@@ -111,9 +111,9 @@ class _Pair:
         """Return why a change cannot be followed, empty if it can."""
         old, new = self.old, self.new
         if tuple(map(self.now_called, old.primary_key)) != new.primary_key:
-            return "its primary key is another one now"
+            return "its key is another one now"
         if _prefixes(old) != _prefixes(new):
-            return "its primary key takes other parts of its columns now"
+            return "its key takes other parts of its columns now"
         for name in self.modified():
             if name in new.primary_key and not _orders_alike(self.was[name], self.now[name]):
                 return f"its key column {name} orders otherwise now"

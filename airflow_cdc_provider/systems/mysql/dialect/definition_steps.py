@@ -8,7 +8,7 @@ and is believed only if all statements together lead to the columns that the cat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
@@ -75,12 +75,16 @@ class _Course:
         self.key_changes = {i for i, each in enumerate(statements) if each.unique_keys}
         keys = (*old.unique_keys, *new.unique_keys)
         keyed = {name.casefold() for key in keys for name in key.columns}
+        keyed |= {name.casefold() for name in (*old.primary_key, *new.primary_key)}
+        has_promoted = bool(old.key_name or new.key_name)
         for at, statement in enumerate(statements):
             is_alter = statement.kind is StatementKind.ALTER
             steps = statement.column_steps if is_alter or not statement.harmless else ()
             if steps is None:
                 raise _UntoldError
             self.lines = list(_stepped(self.lines, steps, at))
+            if has_promoted and _may_promote(statement, steps, keyed):
+                raise _UntoldError
             dropped = {step.name.casefold() for step in steps if step.kind is StepKind.DROP}
             # a key of an earlier statement may have been of a dropped column alone: gone with it
             if dropped and (self.key_changes & set(range(at)) or not keyed.isdisjoint(dropped)):
@@ -155,6 +159,16 @@ class _Course:
         if old.generated and before.get(old.name.casefold()) != now.get(new.name.casefold()):
             return False
         return replace(old, name="", ignored=False) == replace(new, name="", ignored=False)
+
+
+def _may_promote(statement: StatementEffect, steps: Sequence[ColumnStep], keyed: Set[str]) -> bool:
+    """Tell whether another unique key may be a table's key behind a statement.
+
+    The server takes the first one without NULL, so each change of a unique key or of its columns
+    may give the table another key, or none for a while.
+    """
+    defined = {step.name.casefold() for step in steps if step.kind is not StepKind.RENAME}
+    return statement.unique_keys or not keyed.isdisjoint(defined)
 
 
 def _written(line: _Line, name: str) -> str:

@@ -122,13 +122,15 @@ class _Shaped:
 
     def _keys(self) -> Iterator[str]:
         """Yield the primary key, and the other keys and checks whose columns are all there."""
-        unique = {key.name for key in self._target.unique_keys}
+        unique = {self._target.key_name, *(key.name for key in self._target.unique_keys)}
+        if self._shape.key:
+            yield f"PRIMARY KEY ({', '.join(map(quote_identifier, self._target.primary_key))})"
         for key in self._parsed.keys:
-            if key.form is KeyForm.PRIMARY and self._shape.key:
-                yield f"PRIMARY KEY ({', '.join(map(quote_identifier, self._target.primary_key))})"
-            elif key.form is KeyForm.UNIQUE:
+            if key.form is KeyForm.UNIQUE:
                 if key.name in unique:
                     yield self._key(key)
+            elif key.form is KeyForm.PRIMARY and self._shape.key:
+                continue
             elif key.form is not KeyForm.FOREIGN and self._has_all(_grouped(key)[1]):
                 yield self._key(key)
 

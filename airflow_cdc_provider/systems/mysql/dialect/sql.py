@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.splits import (
     KeyList,
     SnapshotSplit,
 )
+from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 def literal(part: KeyPart) -> str:
@@ -40,6 +41,14 @@ def text_literal(text: str) -> str:
     """Return a text as an SQL literal, quoted if it is plain, else in hexadecimal."""
     is_plain = text.isascii() and text.isprintable() and not {"'", "\\"} & set(text)
     return f"'{text}'" if is_plain else literal(text)
+
+
+def by_key(schema: TableSchema) -> str:
+    """Return the index hint behind a table's name that makes servers read rows by the key.
+
+    Without it they may read a range by another index, or the whole table, and sort.
+    """
+    return f"FORCE INDEX ({quote_identifier(schema.key_name or 'PRIMARY')})"
 
 
 def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:

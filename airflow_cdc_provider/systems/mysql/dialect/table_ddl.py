@@ -117,6 +117,7 @@ class _Derivation:
         """Return the CREATE TABLE of the sink's table."""
         self._refuse_periods()
         lines = [self._column(column, counts=self._may_count(column)) for column in self._columns]
+        lines += [_as_primary(key, self.parsed) for key in self._serving()]
         for form in (KeyForm.PRIMARY, KeyForm.PLAIN, KeyForm.FULLTEXT, KeyForm.SPATIAL):
             lines += [text for key in self._keys(form) if (text := self._key(key))]
         if not self.crosses:
@@ -144,6 +145,8 @@ class _Derivation:
         """Return the unique keys to be added later, with AUTO_INCREMENT where it needs one."""
         found = []
         for key in self._keys(KeyForm.UNIQUE):
+            if key in self._serving():
+                continue  # it is the primary key at the sink
             text = self._key(key)
             if not text:
                 continue
@@ -184,6 +187,11 @@ class _Derivation:
             found.append(DeferredKey(DeferredKind.FOREIGN, key.name, text, reference))
         return found
 
+    def _serving(self) -> list[ParsedKey]:
+        """Return the unique key that is the key of a table without a primary one; none or one."""
+        name = self.schema.key_name
+        return [key for key in self._keys(KeyForm.UNIQUE) if name and key.name == name]
+
     @property
     def _columns(self) -> tuple[ParsedColumn, ...]:
         """Return the parsed columns of the source's definition."""
@@ -202,10 +210,8 @@ class _Derivation:
 
     def _may_count(self, column: ParsedColumn) -> bool:
         """Tell whether a column can be AUTO_INCREMENT from the start: its key is there."""
-        early = (KeyForm.PRIMARY, KeyForm.PLAIN)
-        return _counts(column) and any(
-            _first_column(key) == column.name for form in early for key in self._keys(form)
-        )
+        early = (*self._keys(KeyForm.PRIMARY), *self._keys(KeyForm.PLAIN), *self._serving())
+        return _counts(column) and any(_first_column(key) == column.name for key in early)
 
     def _column(self, column: ParsedColumn, *, counts: bool) -> str:
         """Return a column's definition at the sink; `counts`: with AUTO_INCREMENT."""
@@ -380,6 +386,13 @@ def _names(key: ParsedKey) -> set[str]:
     behind = next((i for i, t in enumerate(tokens) if t.is_word("REFERENCES")), len(tokens))
     opening = next((i for i, t in enumerate(tokens) if t.is_mark("(")), len(tokens))
     return {token.text for token in tokens[opening:behind] if token.is_name}
+
+
+def _as_primary(key: ParsedKey, parsed: ParsedTable) -> str:
+    """Return a unique key's columns as a primary key."""
+    opening = next(i for i, token in enumerate(key.tokens) if token.is_mark("("))
+    closing = max(i for i, token in enumerate(key.tokens) if token.is_mark(")"))
+    return f"PRIMARY KEY {_text(key.tokens[opening : closing + 1], parsed)}"
 
 
 def _counts(column: ParsedColumn) -> bool:

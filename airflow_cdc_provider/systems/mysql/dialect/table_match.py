@@ -43,7 +43,7 @@ class Mismatch:
     """What is so, in words that follow the table's name."""
     wanted: str
     subject: str = ""
-    """The column or the key it is about."""
+    """The column or the key it is about; of another primary key, the one that is in its place."""
 
     def __str__(self) -> str:
         return self.text
@@ -57,8 +57,10 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
         text = f"{what}, not InnoDB, so nothing could be rolled back"
         yield Mismatch(MismatchKind.ENGINE, text, "ENGINE = InnoDB")
     if sink.primary_key != source.primary_key or _prefixes(sink) != _prefixes(source):
-        text = f"its primary key is {_shown_key(sink)}, the source's is {_shown_key(source)}"
-        yield Mismatch(MismatchKind.PRIMARY_KEY, text, f"PRIMARY KEY {_shown_key(source)}")
+        own = "primary key" if not sink.key_name else "key, for it has no primary one,"
+        text = f"its {own} is {_shown_key(sink)}, the source's is {_shown_key(source)}"
+        dropped = "" if sink.key_name or not sink.primary_key else "PRIMARY"
+        yield Mismatch(MismatchKind.PRIMARY_KEY, text, f"PRIMARY KEY {_shown_key(source)}", dropped)
     columns = {column.name.lower(): column for column in sink.columns}
     for column in source.columns:
         other = columns.get(column.name.lower())
@@ -69,7 +71,7 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
         yield from _of_column(column, other)
         if column.name in source.primary_key and column.type.collation and not column.generated:
             yield from _of_order(column, other, source.flavour, sink.flavour)
-    known = {key.columns for key in source.unique_keys}
+    known = {source.primary_key, *(key.columns for key in source.unique_keys)}
     for key in sink.unique_keys:
         if key.columns not in known:
             text = f"it has a unique key {key.name} over {', '.join(key.columns)} of its own"

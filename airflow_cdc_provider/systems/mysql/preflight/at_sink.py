@@ -256,7 +256,8 @@ def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
             return f"{table} ENGINE = InnoDB;"
         case MismatchKind.PRIMARY_KEY:
             key = ", ".join(map(quote_identifier, plan.target.primary_key))
-            return f"{table} DROP PRIMARY KEY, ADD PRIMARY KEY ({key});"
+            dropped = "DROP PRIMARY KEY, " if mismatch.subject else ""
+            return f"{table} {dropped}ADD PRIMARY KEY ({key});"
         case MismatchKind.UNIQUE_KEY:
             return f"{table} DROP INDEX {quote_identifier(mismatch.subject)};"
         case _:

@@ -167,12 +167,18 @@ class Code(FindingCode):
     TABLE_PRIMARY_KEY = (
         "table.primary_key",
         "block",
-        "there is none: rows could not be told apart",
+        "there is none, and no unique key over columns that are NOT NULL in its place: rows could "
+        "not be told apart",
     )
     TABLE_GENERATED_KEY = (
         "table.generated_key",
         "block",
-        "the primary key holds generated columns",
+        "the primary key, or the unique key in its place, holds generated columns",
+    )
+    TABLE_PERIOD_KEY = (
+        "table.period_key",
+        "block",
+        "a unique key `WITHOUT OVERLAPS` is in a primary key's place",
     )
     TABLE_ENGINE = ("table.engine", "block", "neither InnoDB nor RocksDB")
     TABLE_TYPE = ("table.type", "block", "a column's type is not in the [value model](types.md)")

@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import require_known
+from airflow_cdc_provider.systems.mysql.dialect.create_statement import parse_keys
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
@@ -113,7 +114,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
 
 
 def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
-    """Yield one finding for tables without a primary key, with statements that mend it."""
+    """Yield one finding for tables without a key, with statements that mend it."""
     if not tables:
         return
     alters = " ".join(
@@ -125,8 +126,8 @@ def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
         Code.TABLE_PRIMARY_KEY,
         Level.BLOCK,
         ", ".join(map(str, tables)),
-        "no primary key",
-        "a primary key",
+        "no primary key, and no unique key over NOT NULL columns",
+        "a primary key, or a unique key of whole columns that are all NOT NULL",
         "rows could not be told apart: changes would be lost or doubled",
         f"{alters} Or leave them out, in the file under source: {exclude_line(tables)}",
         only=str(tables[0]) if len(tables) == 1 else "",
@@ -134,7 +135,7 @@ def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
 
 
 def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
-    """Yield findings about a table's primary key: generated, unsplittable or not comparable."""
+    """Yield findings about a table's key: generated, unsplittable or not comparable."""
     subject = str(schema.table)
     if not schema.primary_key:
         return
@@ -142,15 +143,28 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
     generated = [
         name for name in schema.primary_key if name not in names or schema.column(name).generated
     ]
+    shown = f"unique key {schema.key_name}" if schema.key_name else "the primary key"
     if generated:
         yield Finding(
             Code.TABLE_GENERATED_KEY,
             Level.BLOCK,
             subject,
-            f"the primary key holds generated columns: {', '.join(generated)}",
-            "a primary key of stored columns",
+            f"{shown} holds generated columns: {', '.join(generated)}",
+            "a key of stored columns",
             "generated columns are computed by the sink, so they cannot address its rows",
             "give the table a primary key of ordinary columns",
+            only=subject,
+        )
+        return
+    if _has_period(schema):
+        yield Finding(
+            Code.TABLE_PERIOD_KEY,
+            Level.BLOCK,
+            subject,
+            f"{shown} is WITHOUT OVERLAPS",
+            "a primary key, or a unique key of whole columns that are all NOT NULL",
+            "it is about periods: a sink has no such key to tell the rows apart by",
+            f"give the table a primary key, or leave it out: {exclude_line([schema.table])}",
             only=subject,
         )
         return
@@ -164,7 +178,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
             f"its key's first column cannot bound a range; about {estimate} rows are read as one "
             "split",
             why="the split has to fit in a reader's memory" if many else "",
-            fix="raise snapshot.max_split_mb, or let its primary key begin with an integer, "
+            fix="raise snapshot.max_split_mb, or let its key begin with an integer, "
             "decimal, temporal, text or binary column"
             if many
             else "",
@@ -180,6 +194,16 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
             why="it has a collation, or a type that is ordered by the server alone: changes since "
             "the first split's low watermark are applied again by the stream, which is harmless",
         )
+
+
+def _has_period(schema: TableSchema) -> bool:
+    """Tell whether the unique key in the place of a primary one is about periods."""
+    if not schema.key_name or not schema.create_statement:
+        return False
+    return any(
+        key.name == schema.key_name and any(token.is_word("OVERLAPS") for token in key.tokens)
+        for key in parse_keys(schema.create_statement)
+    )
 
 
 def _types(schema: TableSchema) -> Iterator[Finding]:

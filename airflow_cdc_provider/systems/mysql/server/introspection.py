@@ -2,8 +2,9 @@
 
 One query of each kind for a whole database: tables, columns, indexes and, on MariaDB, the checks
 that make a LONGTEXT a JSON. The primary key is in index order, which may differ from column
-order. SHOW CREATE TABLE costs one statement a table and is asked for only when wanted; it is no
-part of a schema's fingerprint.
+order. A table without one has the key that its server takes for it, if there is any. SHOW CREATE
+TABLE costs one statement a table and is asked for only when wanted; it is no part of a schema's
+fingerprint.
 
 MySQL takes that text for utf8mb3 and converts it for the session, so a character of four bytes in
 an expression arrives as `????`, and the sink would compute other values. The text itself is right,
@@ -120,6 +121,7 @@ def _read(
             primary_key=parts.primary_key_of(table),
             key_prefixes=parts.prefixes_of(table),
             unique_keys=parts.unique_keys_of(table),
+            key_name=parts.key_name_of(table),
             engine=fact.engine,
             collation=fact.collation,
             flavour="mariadb" if is_mariadb else "mysql",
@@ -217,7 +219,7 @@ def _undecoded(connection: ServerConnection) -> Iterator[None]:
 _COLUMNS = """
 SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE,
        CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION,
-       CHARACTER_SET_NAME, COLLATION_NAME, EXTRA
+       CHARACTER_SET_NAME, COLLATION_NAME, EXTRA, COLUMN_KEY
 FROM information_schema.COLUMNS WHERE {condition}
 ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
 """
@@ -269,11 +271,11 @@ class _Parts:
 
     def primary_key_of(self, table: TableId) -> tuple[str, ...]:
         """Return the columns of a table's primary key, in index order."""
-        return tuple(name or EXPRESSION for name, _ in self._index(table, "PRIMARY"))
+        return tuple(name or EXPRESSION for name, _ in self._key(table))
 
     def prefixes_of(self, table: TableId) -> tuple[int, ...]:
         """Return the prefix lengths of a table's primary key, empty if all columns are whole."""
-        prefixes = tuple(prefix or 0 for _, prefix in self._index(table, "PRIMARY"))
+        prefixes = tuple(prefix or 0 for _, prefix in self._key(table))
         return prefixes if any(prefixes) else ()
 
     def unique_keys_of(self, table: TableId) -> tuple[UniqueKey, ...]:
@@ -281,23 +283,42 @@ class _Parts:
         return tuple(
             UniqueKey(index, tuple(name or EXPRESSION for name, _ in parts))
             for index, parts in sorted(self._indexes(table).items())
-            if index != "PRIMARY"
+            if index not in {"PRIMARY", self.key_name_of(table)}
         )
 
     def _indexes(self, table: TableId) -> Mapping[str, _IndexParts]:
         """Return a table's unique indexes, by name."""
         return self.indexes.get(table, {})
 
-    def _index(self, table: TableId, name: str) -> _IndexParts:
-        """Return the columns and prefixes of a table's index."""
-        return self._indexes(table).get(name, [])
+    def key_name_of(self, table: TableId) -> str:
+        """Return the unique key that the server takes for the primary key; empty for none.
+
+        A table with a primary key has none. Else InnoDB stores the rows by the first unique key
+        whose columns are whole and NOT NULL, and the catalogue marks these columns, not the key.
+        So two unique keys over these columns in another order leave open which one it is, and are
+        none.
+        """
+        indexes = self._indexes(table)
+        served = {row[0] for row in self.columns[table] if row[-1] == "PRI"}
+        if "PRIMARY" in indexes or not served:
+            return ""
+        found = {
+            name: parts
+            for name, parts in indexes.items()
+            if {column for column, _ in parts} == served and not any(cut for _, cut in parts)
+        }
+        is_told = len({tuple(parts) for parts in found.values()}) == 1
+        return min(found) if is_told else ""
+
+    def _key(self, table: TableId) -> _IndexParts:
+        """Return the columns and prefixes of a table's key."""
+        return self._indexes(table).get(self.key_name_of(table) or "PRIMARY", [])
 
 
 def _column(row: tuple[Any, ...], json_texts: set[str]) -> Column:
     """Return a column from a row of the catalogue."""
-    name, nullable, kind, full_type, length, digits, scale, fraction, charset, collation, extra = (
-        row
-    )
+    name, nullable, kind, full_type, length, digits, scale, fraction, charset, collation = row[:10]
+    extra = row[10]
     extra = (extra or "").upper()
     return Column(
         name=name,

@@ -153,7 +153,7 @@ _REFUSED = {
     *(1071, 1075, 1115, 1170, 1235, 1273, 1286, 1506, 3109, 4161),  # a definition it cannot have
     *(1005, 1215, 1822, 1823, 1824, 1825, 1826, 3780),  # a foreign key it cannot have
 }
-_TABLE_MOVED = {1412, 1615}
+_TABLE_MOVED = {1176, 1412, 1615}
 _LOG = {1220, 1236, 1789}
 
 _REFUSALS: tuple[type[CdcError], ...] = (AccessDeniedError, RefusedError, IntegrityError)

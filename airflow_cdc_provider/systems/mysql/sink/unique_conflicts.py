@@ -106,8 +106,12 @@ def _values(session: SinkSession, rows: SplitRows, index: UniqueIndex) -> Iterat
 
 
 def _unique_indexes(session: SinkSession, plan: TablePlan) -> list[UniqueIndex]:
-    """Return the sink table's secondary unique keys over whole columns that are written."""
+    """Return the sink table's secondary unique keys over whole columns that are written.
+
+    A unique key of the same columns as the table's key is none: two rows of one value are one.
+    """
     written = {column.name.lower(): column for column in plan.target.copied_columns}
+    own = {*plan.target.primary_key}
     found: dict[str, list[Column | None]] = {}
     for index, column, prefix in session.rows(
         "SELECT index_name, column_name, sub_part FROM information_schema.statistics "
@@ -120,7 +124,7 @@ def _unique_indexes(session: SinkSession, plan: TablePlan) -> list[UniqueIndex]:
     return [
         UniqueIndex(name, tuple(column for column in columns if column is not None))
         for name, columns in found.items()
-        if None not in columns
+        if None not in columns and {column.name for column in columns if column} != own
     ]
 
 

@@ -1,6 +1,6 @@
 """Ask the server for the boundaries that cut a table into splits.
 
-Boundaries are primary keys, or values of the key's first column, and are strictly increasing in the
+Boundaries are keys, or values of the key's first column, and are strictly increasing in the
 server's own order: nothing here compares keys. Three ways find the next one:
 
 - *Even steps*, for a key of one integer column that is dense. Dense is what COUNT finds in
@@ -27,17 +27,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
-from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange, bounding
 from airflow_cdc_provider.core.split_planner import DensityProbe, Stretch, even_step
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     behind_predicate,
+    by_key,
     range_predicate,
     split_predicate,
 )
 from airflow_cdc_provider.systems.mysql.server.connection import query
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -75,13 +77,14 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
     if not columns:
         raise _uncuttable(split, "its key cannot bound a range")
     condition = split_predicate(split)
-    source = f"FROM {quote_table(split.table)} FORCE INDEX (PRIMARY) WHERE {condition}"
+    schema = read_schema(connection, split.table)
+    source = f"FROM {quote_table(split.table)} {by_key(schema)} WHERE {condition}"
     rows = int(query(connection, f"SELECT COUNT(*) {source}")[0][0])
     if split.chosen is not None and columns == split.key_columns:
-        middle = _first(connection, split.table, columns, condition, rows // 2)
+        middle = _first(connection, schema, columns, condition, rows // 2)
     else:
         find = key_at if columns == split.key_columns else _key_on
-        middle = find(connection, split.table, columns, split.keys, rows // 2)
+        middle = find(connection, schema, columns, split.keys, rows // 2)
     if rows < 2 or middle is None:
         raise _uncuttable(split, f"it holds {rows} rows")
     return middle
@@ -101,7 +104,7 @@ def _index_boundaries(
             behind = KeyRange(bound, None)
             # the first row counted is at or behind `bound`, and no two rows have one whole key
             find = key_at if columns == schema.primary_key else _key_on
-            bound = find(connection, schema.table, columns, behind, split_rows)
+            bound = find(connection, schema, columns, behind, split_rows)
             if bound is None:
                 return
             here = _look(connection, schema, split_rows, bound)
@@ -109,19 +112,23 @@ def _index_boundaries(
 
 
 def _key_on(
-    connection: ServerConnection, table: TableId, columns: Sequence[str], keys: KeyRange, rows: int
+    connection: ServerConnection,
+    schema: TableSchema,
+    columns: Sequence[str],
+    keys: KeyRange,
+    rows: int,
 ) -> Key | None:
     """Return the key `rows` rows after the range's start, and greater than it; None if none is.
 
     Where `columns` are not all of a key, many rows may share the start. Only the server can tell
     whether two texts are the same.
     """
-    found = key_at(connection, table, columns, keys, rows)
+    found = key_at(connection, schema, columns, keys, rows)
     if found is None or keys.start is None or len(keys.start) < len(columns):
         return found
     rest = KeyRange(found, keys.end)
     condition = f"{range_predicate(columns, rest)} AND {behind_predicate(columns, keys.start)}"
-    return _first(connection, table, columns, condition, 0)
+    return _first(connection, schema, columns, condition, 0)
 
 
 def _leap(
@@ -132,7 +139,7 @@ def _leap(
     if reached is None:
         return None
     behind = KeyRange((reached,), None)
-    bound = key_at(connection, schema.table, schema.primary_key[:1], behind, 0)
+    bound = key_at(connection, schema, schema.primary_key[:1], behind, 0)
     there = _look(connection, schema, split_rows, bound) if bound else None
     return (bound, there) if bound and there and there.resembles(here) else None
 
@@ -151,8 +158,7 @@ def _look(
         return None
     behind = KeyRange(start, None)
     first, last = (
-        key_at(connection, schema.table, schema.primary_key, behind, offset)
-        for offset in (0, _LOOK_ROWS)
+        key_at(connection, schema, schema.primary_key, behind, offset) for offset in (0, _LOOK_ROWS)
     )
     if first is None or last is None:
         return None
@@ -177,7 +183,7 @@ def _integer_boundaries(
         return
     bound = smallest + step
     while bound <= largest:
-        next_key = key_at(connection, schema.table, schema.primary_key, KeyRange((bound,), None), 0)
+        next_key = key_at(connection, schema, schema.primary_key, KeyRange((bound,), None), 0)
         if next_key is None:
             return
         yield next_key
@@ -199,18 +205,18 @@ def _probes(
 
 def key_at(
     connection: ServerConnection,
-    table: TableId,
+    schema: TableSchema,
     columns: Sequence[str],
     keys: KeyRange,
     offset: int,
 ) -> Key | None:
     """Return the key `offset` rows into the range in index order, None beyond its end."""
-    return _first(connection, table, columns, range_predicate(columns, keys), offset)
+    return _first(connection, schema, columns, range_predicate(columns, keys), offset)
 
 
 def _first(
     connection: ServerConnection,
-    table: TableId,
+    schema: TableSchema,
     columns: Sequence[str],
     condition: str,
     offset: int,
@@ -219,7 +225,7 @@ def _first(
     names = ", ".join(quote_identifier(column) for column in columns)
     found = query(
         connection,
-        f"SELECT {names} FROM {quote_table(table)} FORCE INDEX (PRIMARY) "
+        f"SELECT {names} FROM {quote_table(schema.table)} {by_key(schema)} "
         f"WHERE {condition} ORDER BY {names} LIMIT 1 OFFSET {offset}",
     )
     return cast("Key", found[0]) if found else None

@@ -51,7 +51,7 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
-from airflow_cdc_provider.systems.mysql.dialect.sql import split_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -348,8 +348,8 @@ class SnapshotReader:
         """Read the split's rows by one SELECT, under one read view."""
         raw = RawConnection(connection, where=str(self._endpoint))
         by_values = split.chosen is not None and split.keys == KeyRange() and not split.listed
-        has_key = bool(self._tables[split.table].primary_key)
-        hint = " FORCE INDEX (PRIMARY)" if has_key and not by_values else ""
+        schema = self._tables[split.table]
+        hint = f" {by_key(schema)}" if schema.primary_key and not by_values else ""
         sql = (
             f"SELECT {decoder.select_list} FROM {quote_table(split.table)}{hint} WHERE {condition}"
         )

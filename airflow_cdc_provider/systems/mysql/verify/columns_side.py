@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.table_schema import Column, TypeKind
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
-from airflow_cdc_provider.systems.mysql.dialect.sql import one_of, range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, one_of, range_predicate
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, Role
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
 from airflow_cdc_provider.systems.mysql.verify.verify_text import float_bits, key_texts
@@ -71,7 +71,7 @@ class MySqlColumnsSide:
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
         """Return the key of the row with this number in a range of keys; None beyond its end."""
-        return key_at(self._connection, self._read.table.table, self._read.key, keys, number)
+        return key_at(self._connection, self._read.table, self._read.key, keys, number)
 
     def _as_compared(self, key: Key) -> Key:
         """Return a key as the server compares it."""
@@ -84,7 +84,7 @@ class MySqlColumnsSide:
         """Yield the rows that meet a condition, as they come from the server."""
         table, count = self._read.table, len(self._read.columns)
         decoder = TextDecoder(table, self._columns, ZeroDates.TEXT)
-        hint = " FORCE INDEX (PRIMARY)" if self._read.key == table.primary_key else ""
+        hint = f" {by_key(table)}" if self._read.key == table.primary_key else ""
         sql = f"SELECT {self._selected} FROM {quote_table(table.table)}{hint} WHERE {condition}"
         raw = RawConnection(self._connection, role=self._role)
         for chunk in chunks_as_they_come(raw, sql, decoder):

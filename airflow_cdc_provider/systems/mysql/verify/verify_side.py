@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
+    by_key,
     chosen_predicate,
     one_of,
     range_predicate,
@@ -48,17 +49,22 @@ _KEYS_A_QUERY = 500
 
 @dataclass(frozen=True, slots=True)
 class MySqlRowCounts:
-    """One table on one server, whose rows are counted by ranges of its primary key."""
+    """One table on one server, whose rows are counted by ranges of its key."""
 
     connection: ServerConnection
-    table: TableId
+    schema: TableSchema
     key: tuple[str, ...]
     role: Role
+
+    @property
+    def table(self) -> TableId:
+        """Return the table's name."""
+        return self.schema.table
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
         """Return the number of rows in a range of keys, or of the chosen ones, at most `most`."""
         inside = range_predicate(self.key, keys)
-        rows = f"FROM {quote_table(self.table)} FORCE INDEX (PRIMARY) WHERE {inside}"
+        rows = f"FROM {quote_table(self.table)} {by_key(self.schema)} WHERE {inside}"
         if chosen is not None:
             inside = f"{inside} AND {chosen_predicate(chosen)}"
             rows = f"FROM {quote_table(self.table)} WHERE {inside}"
@@ -90,10 +96,15 @@ class MySqlTableSide:
     """One table on one server, for a comparison with its copy."""
 
     connection: ServerConnection
-    table: TableId
+    schema: TableSchema
     key: tuple[str, ...]
     text: RowText
     role: Role
+
+    @property
+    def table(self) -> TableId:
+        """Return the table's name."""
+        return self.schema.table
 
     def sum_of(self, keys: KeyRange) -> Sum:
         """Return the number of rows in a range of keys, and the sum of their hashes."""
@@ -124,7 +135,7 @@ class MySqlTableSide:
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
         """Return the key of the row with this number in a range of keys; None beyond its end."""
-        return key_at(self.connection, self.table, self.key, keys, number)
+        return key_at(self.connection, self.schema, self.key, keys, number)
 
     def _hashes(self, part: str) -> Hashes:
         """Return the hash of each row, by key, that meets a condition."""
@@ -181,8 +192,8 @@ class MySqlTableSide:
             )
 
     def _rows(self, part: str) -> str:
-        """Return the FROM and WHERE of a query over the table by its primary key."""
-        return f"FROM {quote_table(self.table)} FORCE INDEX (PRIMARY) WHERE {part}"
+        """Return the FROM and WHERE of a query over the table by its key."""
+        return f"FROM {quote_table(self.table)} {by_key(self.schema)} WHERE {part}"
 
     def _ask(self, statement: str) -> Sequence[tuple[Any, ...]]:
         """Run a query on the side's server."""
@@ -211,14 +222,14 @@ class MySqlVerifySide:
 
     def counts(self, table: TableSchema, key: tuple[str, ...]) -> MySqlRowCounts:
         """Return a table of this side, to count its rows by ranges of its key."""
-        return MySqlRowCounts(self.connection, table.table, key, self.role)
+        return MySqlRowCounts(self.connection, table, key, self.role)
 
     def table(self, pair: TablePair) -> MySqlTableSide:
         """Return this side's table of a pair, with the SQL expressions to compare it by."""
         left, right = row_texts(pair.source, pair.sink)
         own, text = (pair.source, left) if self.role is Role.SOURCE else (pair.sink, right)
         key = pair.source.primary_key
-        return MySqlTableSide(self.connection, own.table, key, text, self.role)
+        return MySqlTableSide(self.connection, own, key, text, self.role)
 
     def columns_of(self, own: ColumnsRead, other: ColumnsRead) -> MySqlColumnsSide:
         """Return this side's table of a pair, to be read as columns."""

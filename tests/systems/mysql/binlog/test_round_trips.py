@@ -128,13 +128,14 @@ def test_zero_and_partial_dates_follow_the_policy(
     assert [tuple(texts[row[0]].values()) for row in shown] == list(shown)
 
 
+@pytest.mark.parametrize("key", ["PRIMARY KEY (n, d)", "UNIQUE (n, d)"])
 @pytest.mark.parametrize("kind", [MYSQL, MARIADB])
 def test_a_zero_date_in_a_key_is_named_where_others_become_null(
-    request: pytest.FixtureRequest, fresh_database: Any, kind: str
+    request: pytest.FixtureRequest, fresh_database: Any, kind: str, key: str
 ) -> None:
     server = request.getfixturevalue(f"{kind}_server")
     database = fresh_database(server)
-    table = "CREATE TABLE k (n INT, d DATE, e DATE, PRIMARY KEY (n, d))"
+    table = f"CREATE TABLE k (n INT NOT NULL, d DATE NOT NULL, e DATE, {key})"
     log = run(server, database, [table, "INSERT INTO k VALUES (1, '2024-01-01', '0000-00-00')"])
     log.batches(zero_dates=ZeroDates.NULL)
     log = run(server, database, ["INSERT INTO k VALUES (1, '0000-00-00', '2024-01-01')"])

@@ -189,6 +189,29 @@ def test_a_table_with_another_key_and_a_flag_is_made(world: World) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "key"),
+    [
+        (ALL_BUT_SECRET, ("number",)),
+        (TableShape((OutputColumn("shop", constant="a"),), others=True, key=("shop", "id")), None),
+    ],
+)
+def test_a_table_has_a_primary_key_where_the_source_has_a_unique_one_in_its_place(
+    world: World, shape: TableShape, key: tuple[str, ...] | None
+) -> None:
+    world.at_source(
+        "ALTER TABLE people DROP PRIMARY KEY, DROP KEY secret_name, ADD UNIQUE own (id)"
+    )
+    plan = world.plan(shape)
+    assert plan.schema.key_name == "own"
+    world.create(plan)
+    world.finish(plan)
+    made = world.made()
+    assert (made.primary_key, made.key_name) == (key or shape.key, "")
+    assert "own" not in {each.name for each in made.unique_keys}
+    assert list(mismatches(plan.target, made)) == []
+
+
+@pytest.mark.parametrize(
     ("statement", "changed"),
     [
         ("ALTER TABLE people ADD COLUMN more INT NOT NULL DEFAULT 7", {"more": "int"}),
