@@ -45,5 +45,7 @@ def remark_lines(status: PipelineStatus) -> list[str]:
     for table in status.tables:
         if table.by_request:
             are = "were" if table.phase in _READ else "are"
-            lines.append(f"  {table.source}: its rows {are} read by a request, not in splits")
+            lines.append(
+                f"  {table.source}: its rows {are} read by a request, or by the opposite edge"
+            )
     return lines

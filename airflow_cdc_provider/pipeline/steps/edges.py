@@ -17,5 +17,5 @@ def require_one_way(run: Run, what: str) -> None:
         risk=f"rows that are read again would take the place of what was written at "
         f"{edge.dst_node} and has not come to {edge.src_node} yet; nothing was changed",
         remedy="compare both nodes with `verify`, and correct by hand, at one of them, the rows "
-        "that differ; the page 'Topologies' says how a node is copied anew",
+        "that differ; the page 'Two nodes' says how a node is copied anew",
     )

@@ -205,7 +205,7 @@ def _other_edge(edge: Topology | None, before: str) -> Found:
         ("topology",),
         f"the pipeline is {edge or 'in no topology'} now, and its rows were copied while it was "
         f"{was}: other transactions have a marker, and others were left out",
-        "write what was there before; the page 'Topologies' says how a node is copied anew",
+        "write what was there before; the page 'Two nodes' says how a node is copied anew",
     )
 
 

@@ -114,12 +114,12 @@ def seed(run: Run, there: Run, *, on_wait: Callable[[str], None] = lambda _text:
     _wait_until_consistent(there, on_wait)
     seeded_at = _seed_of(there)
     with closing(source_of(run).log_end(purpose="start of the way back")) as end:
-        start = end.now()
+        start, looked_at = end.seen(), end.now()
     captured = captured_tables(run)
     _require_inverse(run, there, captured)
     run.held.seeded = frozenset(plan.sink_table for plan in captured.plans)
     require_fit(run)
-    _require_unwritten(run, edge, captured, (seeded_at, start))
+    _require_unwritten(run, edge, captured, (seeded_at, looked_at))
     return _begin(run, captured, start)
 
 

@@ -140,7 +140,9 @@ def _of_own_log(finding: Finding) -> Finding:
     if not isinstance(code, OwnLogCode):
         code = _GROUPS.get(code, OwnLogCode.SETTING)
     texts = {
-        name: getattr(finding, name).replace("the source", "the sink")
+        name: getattr(finding, name)
+        .replace("the sink", "the opposite edge's sink")
+        .replace("the source", "the sink")
         for name in ("observed", "why", "fix")
     }
     return replace(finding, code=code, **texts)
