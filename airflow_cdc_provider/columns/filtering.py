@@ -93,6 +93,21 @@ def require_judgeable(condition: RowFilter, schema: TableSchema, columns: pa.Sch
         _require_literal(each, kind, is_temporal=column.type.kind is TypeKind.TEMPORAL)
 
 
+def is_of_moments(condition: RowFilter, column: str) -> bool:
+    """Tell whether a column is compared with moments that say their zone, as it does then."""
+    compared = (each for each in _leaves(condition) if isinstance(each, Comparison))
+    return any(each.column == column and _has_zone(each.value) for each in compared)
+
+
+def _has_zone(value: Literal) -> bool:
+    """Tell whether a value is a moment with its zone."""
+    try:
+        pa.scalar(value).cast(pa.timestamp("us", "UTC"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return isinstance(value, str)
+
+
 def _require_literal(each: Comparison, kind: pa.DataType, *, is_temporal: bool) -> None:
     """Refuse a comparison with a value that the column cannot have."""
     name, value = each.column, each.value
