@@ -259,6 +259,26 @@ def test_rows_chosen_by_moments_are_compared(
     assert (table.equal, table.rows_source, table.rows_sink) == (True, len(chosen), len(chosen))
 
 
+@SIDES
+def test_masked_texts_of_a_fixed_length_are_compared_as_the_sink_keeps_them(between: Pair) -> None:
+    between.both("CREATE TABLE {} (id INT PRIMARY KEY, c CHAR(9), v VARCHAR(9))")
+    between.at_source("INSERT INTO {} VALUES (1, 'ab cd', 'ab cd'), (2, 'a', 'a'), (3, '', '')")
+    between.at_sink("INSERT INTO {} VALUES (1, 'ab', 'ab'), (2, 'a', 'a'), (3, '', '')")
+    masks = [OutputColumn(name, name, Mask(MaskKind.FIRST, length=3)) for name in ("c", "v")]
+    assert Shaped(between, TableShape(tuple(masks), others=True)).verify().equal
+
+
+@ON_MYSQL
+@pytest.mark.parametrize("kind", [MaskKind.FIRST, MaskKind.LAST, MaskKind.FIXED])
+def test_a_mask_of_bytes_that_are_padded_is_refused(between: Pair, kind: MaskKind) -> None:
+    between.both("CREATE TABLE {} (id INT PRIMARY KEY, b BINARY(6))")
+    shape = TableShape((OutputColumn("b", "b", Mask(kind, "x" * 2, 2)),), others=True)
+    with pytest.raises(ValueError, match=r"b of .* is padded .* masked by NULL alone"):
+        Shaped(between, shape).plan()
+    whole = TableShape((OutputColumn("b", "b", Mask(kind, "x" * 6, 6)),), others=True)
+    assert Shaped(between, whole).plan().target.column("b").type.length == 6
+
+
 @ON_MYSQL
 def test_a_shape_whose_source_has_lost_a_column_is_refused_by_name(between: Pair) -> None:
     between.both("CREATE TABLE {} (id INT PRIMARY KEY, v INT)")

@@ -46,6 +46,21 @@ def with_statement(target: TableSchema, schema: TableSchema, shape: TableShape) 
     return _Shaped(target, schema, shape).definition()
 
 
+def require_unpadded(schema: TableSchema, shape: TableShape) -> None:
+    """Raise `ValueError` for a mask of bytes that the server would fill up with zeros again."""
+    for each in shape.columns:
+        if each.mask is None or each.mask.kind is MaskKind.NULL or not each.source:
+            continue
+        kind = schema.column(each.source).type
+        is_fixed = each.mask.kind is MaskKind.FIXED
+        kept = len(each.mask.text.encode()) if is_fixed else each.mask.length
+        if kind.name == "binary" and kept < (kind.length or 1):
+            raise ValueError(
+                f"{each.source} of {schema.table} is padded with zeros to {kind.length} bytes: "
+                "it can be masked by NULL alone"
+            )
+
+
 class _Shaped:
     """Makes the statement of one table from the source's."""
 
