@@ -25,6 +25,7 @@ from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities, SinkSett
 from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import (
+    require_names,
     require_unpadded,
     with_statement,
 )
@@ -79,6 +80,7 @@ class MySqlSink:
     def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
         """Return the definition of the sink's table for a table of the source."""
         target = shaped_schema(schema, table, shape, ADDED_TYPES)
+        require_names(schema, shape)
         require_unpadded(schema, shape)
         return with_statement(target, schema, shape)
 

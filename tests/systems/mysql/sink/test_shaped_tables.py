@@ -339,3 +339,11 @@ def test_columns_that_come_behind_all_others_take_no_names(plain: World) -> None
     statement = "ALTER TABLE people ADD COLUMN more INT, MODIFY COLUMN age SMALLINT UNSIGNED"
     _, found = plain.altered(before, statement, is_told=False)
     assert (found.added, found.refused) == (("more",), "")
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "blank ", "", "nul\0", "\U0001f600"])
+def test_a_name_that_no_column_can_have_is_refused(world: World, name: str) -> None:
+    for output in (OutputColumn(name, "age"), OutputColumn(name, constant=1)):
+        with pytest.raises(ValueError, match=r"is no name of a column"):
+            world.plan(TableShape((output,), others=True))
+    world.create(world.plan(TableShape((OutputColumn("y" * 64, "age"),), others=True)))
