@@ -6,7 +6,7 @@ the log, and whatever its server's collations say: texts are equal letter by let
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import reduce
 
@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.row_filters import (
     Not,
     RowFilter,
 )
-from airflow_cdc_provider.core.table_schema import TableSchema, TypeKind
+from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 
 _COMPARED = {
     Comparator.EQUAL: pc.equal,
@@ -91,6 +91,22 @@ def require_judgeable(condition: RowFilter, schema: TableSchema, columns: pa.Sch
                 raise ValueError(f"{column.name} is no text, and LIKE is about texts")
             continue
         _require_literal(each, kind, is_temporal=column.type.kind is TypeKind.TEMPORAL)
+        _require_possible(each, column.type)
+
+
+def is_of_moments(condition: RowFilter, column: str) -> bool:
+    """Tell whether a column is compared with moments that say their zone, as it does then."""
+    compared = (each for each in _leaves(condition) if isinstance(each, Comparison))
+    return any(each.column == column and _has_zone(each.value) for each in compared)
+
+
+def _has_zone(value: Literal) -> bool:
+    """Tell whether a value is a moment with its zone."""
+    try:
+        pa.scalar(value).cast(pa.timestamp("us", "UTC"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return isinstance(value, str)
 
 
 def _require_literal(each: Comparison, kind: pa.DataType, *, is_temporal: bool) -> None:
@@ -107,6 +123,39 @@ def _require_literal(each: Comparison, kind: pa.DataType, *, is_temporal: bool) 
         _literal(value, kind)
     except (pa.ArrowInvalid, OverflowError):
         raise ValueError(f"{value!s} is no value of {name}: write it as {_example(kind)}") from None
+
+
+def _require_possible(each: Comparison, kind: ColumnType) -> None:
+    """Refuse a value that no row can have: it is a slip, and `<>` would be true for all rows."""
+    value, why, members = each.value, "", ", ".join(map(repr, kind.members))
+    if (
+        kind.kind is TypeKind.ENUM
+        and kind.members
+        and value not in {*kind.members, kind.no_member, ""}
+    ):
+        why = f"whose members are {members}"
+    elif kind.kind is TypeKind.SET and not _is_set(str(value), kind.members):
+        why = f"whose members are {members}, in this order"
+    elif kind.length is None:
+        return
+    elif kind.kind is TypeKind.BITS and isinstance(value, int) and value >> kind.length:
+        why = f"which has {kind.length} bits"
+    elif isinstance(value, (str, bytes)) and len(value) > kind.length:
+        units = "characters" if isinstance(value, str) else "bytes"
+        why = f"which has at most {kind.length} {units}"
+    if why:
+        raise ValueError(f"{_shown(value)} is no value of {each.column}, {why}")
+
+
+def _is_set(value: str, members: Sequence[str]) -> bool:
+    """Tell whether a text is a SET's value as it is read: its members in their order."""
+    chosen = value.split(",") if value else []
+    return chosen == [member for member in members if member in chosen]
+
+
+def _shown(value: Literal) -> str:
+    """Return a value as a person writes it."""
+    return f"x'{value.hex()}'" if isinstance(value, bytes) else str(value)
 
 
 def _written(kind: pa.DataType) -> tuple[type, ...]:

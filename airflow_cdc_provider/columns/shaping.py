@@ -143,10 +143,21 @@ def _values(rows: pa.RecordBatch, output: OutputColumn) -> pa.Array:
 
 
 def _masked(values: pa.Array, mask: Mask) -> pa.Array:
-    """Return values as a mask leaves them."""
+    """Return values as a mask leaves them.
+
+    A text has no blanks at its end then, as the server would take them off a CHAR, and a mask that
+    ends behind a blank would give other values at the sink than it does here.
+    """
     kind = values.type
     if mask.kind is MaskKind.NULL:
         return pa.nulls(len(values), kind)
+    kept = _kept(values, mask)
+    return pc.utf8_rtrim(kept, " ") if pa.types.is_string(kind) else kept
+
+
+def _kept(values: pa.Array, mask: Mask) -> pa.Array:
+    """Return the characters or bytes that a mask keeps, or puts in the place of values."""
+    kind = values.type
     if mask.kind is MaskKind.FIXED:
         return pc.if_else(
             pc.is_valid(values), pa.scalar(mask.text).cast(kind), pa.scalar(None, kind)

@@ -7,9 +7,14 @@ from dataclasses import replace
 
 from airflow_cdc_provider.columns.source_port import FollowsDefinitions
 from airflow_cdc_provider.core.errors import TableChangedError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
-from airflow_cdc_provider.core.shape_changes import difference_at_sink, lost_names
+from airflow_cdc_provider.core.shape_changes import (
+    difference_at_sink,
+    lost_names,
+    unanswered_by_shape,
+)
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Sink
@@ -37,7 +42,27 @@ def difference_between(
 ) -> Difference:
     """Return how the sink's definitions of a table differ, given the log's statements between."""
     was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
-    return difference_at_sink(definitions.difference(was, now, statements), before, after)
+    found = definitions.difference(was, now, statements)
+    return difference_at_sink(found, before, after, statements)
+
+
+def require_answered(before: TablePlan, after: TablePlan, definitions: FollowsDefinitions) -> None:
+    """Refuse a table that is taken as it is defined now if its shape does not say as what.
+
+    `TableChangedError` says which columns may be others than those the pipeline names.
+    """
+    was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
+    found = definitions.difference(was, now, ())
+    if why := unanswered_by_shape(found, before, after, ()):
+        raise _unfit(after.schema, why)
+
+
+def way_back(table: TableId) -> str:
+    """Return what to do about a table whose columns are not what the pipeline says of them."""
+    return (
+        "say in the pipeline file what its columns are to be now, drop its table at the sink or "
+        f"make it fit, then `reset` it with --table {table} and run: only that is read again"
+    )
 
 
 def _unfit(schema: TableSchema, why: str) -> TableChangedError:
@@ -46,6 +71,5 @@ def _unfit(schema: TableSchema, why: str) -> TableChangedError:
         f"{schema.table}: {why}",
         where=f"definition of {schema.table}",
         risk="none: nothing was changed, and it stays as it is at the sink",
-        remedy="say in the pipeline file what its columns are to be now, then `reset` it with "
-        f"--table {schema.table}",
+        remedy=way_back(schema.table),
     ).about(schema.table)

@@ -28,6 +28,26 @@ COLUMNS = {
     "ratio": (TypeKind.FLOAT, pa.float64()),
     "doc": (TypeKind.JSON, pa.string()),
 }
+NARROW = TableSchema(
+    TableId("shop", "narrow"),
+    (
+        Column("sort", ColumnType("e", TypeKind.ENUM, KeyKind.OTHER, members=("a", "b c", "0"))),
+        Column("set", ColumnType("s", TypeKind.SET, KeyKind.OTHER, members=("x", "y"))),
+        Column("bits", ColumnType("b", TypeKind.BITS, KeyKind.OTHER, length=10)),
+        Column("short", ColumnType("t", TypeKind.TEXT, KeyKind.OTHER, length=3)),
+        Column("bytes", ColumnType("v", TypeKind.BINARY, KeyKind.OTHER, length=3)),
+    ),
+    (),
+)
+NARROW_ARROW = pa.schema(
+    {
+        "sort": pa.string(),
+        "set": pa.string(),
+        "bits": pa.uint64(),
+        "short": pa.string(),
+        "bytes": pa.binary(),
+    }
+)
 SCHEMA = TableSchema(
     TableId("shop", "orders"),
     tuple(
@@ -77,6 +97,40 @@ def test_rows_are_judged_in_the_value_model(
     require_judgeable(condition, SCHEMA, ARROW)
     rows = pa.RecordBatch.from_arrays([array(values)], names=[name])
     assert rows.filter(true_in(condition, rows)).column(0).equals(array(true))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sort = 'A'", "A is no value of sort, whose members are 'a', 'b c', '0'"),
+        ("sort <> 'b'", "b is no value of sort"),
+        ("NOT sort IN ('a', 'x')", "x is no value of sort"),
+        ("set = 'y,x'", "y,x is no value of set, whose members are 'x', 'y', in this order"),
+        ("set = 'x,x'", "x,x is no value of set"),
+        ("set = 'x, y'", "x, y is no value of set"),
+        ("bits = 1024", "1024 is no value of bits, which has 10 bits"),
+        ("short = 'four'", "four is no value of short, which has at most 3 characters"),
+        ("bytes = x'00010203'", "is no value of bytes, which has at most 3 bytes"),
+    ],
+)
+def test_a_value_that_its_column_cannot_have_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        require_judgeable(parse_filter(text), NARROW, NARROW_ARROW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sort IN ('a', 'b c', '')",
+        "sort = '0'",
+        "`set` IN ('', 'x', 'y', 'x,y')",
+        "bits = 1023",
+        "short <> 'äöü'",
+        "bytes = x'000102'",
+    ],
+)
+def test_a_value_that_its_column_can_have_is_taken(text: str) -> None:
+    require_judgeable(parse_filter(text), NARROW, NARROW_ARROW)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from airflow_cdc_provider.core.schema_changes import (
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.engine.definitions import difference_between, redefined
+from airflow_cdc_provider.engine.definitions import difference_between, redefined, way_back
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
@@ -158,7 +158,8 @@ class SchemaChanges:
         found = difference_between(plan, after, self._definitions)
         refused = found.refused or self._refused(after)
         if refused:
-            raise _not_taken(table, refused)
+            error = _not_taken(table, refused)
+            raise error if plan.shape.is_identity else error.with_remedy(way_back(table))
         found = found.onto(at_sink).read_again(why)
         keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
         return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
@@ -346,7 +347,8 @@ class SchemaChanges:
         try:
             after = redefined(plan, self._copied(plan.schema, now, said, at_sink), self._job.sink())
         except TableChangedError as error:
-            raise _stopped(stopped_by, error.what, plan.schema.table) from None
+            stopped = _stopped(stopped_by, error.what, plan.schema.table)
+            raise stopped.with_remedy(error.remedy) from None
         change = SchemaChange(
             before=plan,
             after=after,
@@ -355,7 +357,8 @@ class SchemaChanges:
             statement=said.found[0].sql[:300],
         )
         if refused := change.difference.refused:
-            raise _stopped(stopped_by, f"{change.table}: {refused}", change.table)
+            stopped = _stopped(stopped_by, f"{change.table}: {refused}", change.table)
+            raise stopped if plan.shape.is_identity else stopped.with_remedy(way_back(change.table))
         return self._by_policy(change, said, stream, stopped_by)
 
     def _copied(

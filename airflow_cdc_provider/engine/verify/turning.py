@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.filtering import is_of_moments
 from airflow_cdc_provider.columns.shaping import copied_rows, sink_columns
 from airflow_cdc_provider.columns.verify_port import KeyedRows
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, ValueRefusedError
@@ -59,12 +60,17 @@ class SourceTurning:
     def _with_dates(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with dates, instead of texts, where rows are chosen by them."""
         where = self.plan.shape.where
-        for name in set() if where is None else set(columns_in(where)):
+        if where is None:
+            return rows
+        for name in set(columns_in(where)):
             at = rows.schema.get_field_index(name)
             values = rows.column(at)
             is_date = self.plan.schema.column(name).type.kind is TypeKind.TEMPORAL
             if is_date and pa.types.is_string(values.type):
-                rows = rows.set_column(at, name, self._dates(name, values))
+                dates = self._dates(name, values)
+                if is_of_moments(where, name):
+                    dates = pc.assume_timezone(dates, "UTC")  # they are read in UTC
+                rows = rows.set_column(at, name, dates)
         return rows
 
     def _dates(self, name: str, texts: pa.Array) -> pa.Array:

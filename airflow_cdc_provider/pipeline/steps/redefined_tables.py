@@ -25,7 +25,11 @@ from airflow_cdc_provider.core.schema_changes import (
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.engine.definitions import difference_between, redefined
+from airflow_cdc_provider.engine.definitions import (
+    difference_between,
+    redefined,
+    require_answered,
+)
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_copyable
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
@@ -126,7 +130,9 @@ def _definitions(
 
 def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:
     """Return one table's schema change; refuse if the file's policy is to stop."""
-    found = difference_between(before, after, offered(source_of(run), FollowsDefinitions))
+    definitions = offered(source_of(run), FollowsDefinitions)
+    require_answered(before, after, definitions)
+    found = difference_between(before, after, definitions)
     kinds = set(found.kinds)
     if found.added and found.dropped:
         kinds.add(ChangeKind.RENAME_COLUMN)  # nobody can tell

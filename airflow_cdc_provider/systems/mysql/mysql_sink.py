@@ -24,7 +24,11 @@ from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.systems.mysql.abilities import ABILITIES
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
-from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import with_statement
+from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import (
+    require_names,
+    require_unpadded,
+    with_statement,
+)
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.own_log import MySqlOwnLog
 from airflow_cdc_provider.systems.mysql.preflight.edges import edge_findings
@@ -76,7 +80,10 @@ class MySqlSink:
 
     def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
         """Return the definition of the sink's table for a table of the source."""
-        return with_statement(shaped_schema(schema, table, shape, ADDED_TYPES), schema, shape)
+        target = shaped_schema(schema, table, shape, ADDED_TYPES)
+        require_names(schema, shape)
+        require_unpadded(schema, shape)
+        return with_statement(target, schema, shape)
 
     def reserved_for(self, database: str) -> str:
         """Return what a database is reserved for, empty if tables may be copied there."""

@@ -13,7 +13,14 @@ from airflow_cdc_provider.core.errors import IntegrityError, RefusedError, Value
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.row_filters import AllOf, Comparator, Comparison, IsNull, Not
+from airflow_cdc_provider.core.row_filters import (
+    AllOf,
+    Comparator,
+    Comparison,
+    IsNull,
+    Not,
+    RowFilter,
+)
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.core.verify_report import TableVerdict
 from airflow_cdc_provider.engine.sink.port import Owner
@@ -225,6 +232,51 @@ def test_rows_chosen_by_dates_that_are_none_are_refused(between: Pair) -> None:
     between.at_source("INSERT INTO {} VALUES (4, '0000-00-00')")
     with pytest.raises(ValueRefusedError, match="d has dates that are no day"):
         shaped.verify()
+
+
+@SIDES
+@pytest.mark.parametrize(
+    ("where", "chosen"),
+    [
+        (Comparison("at", Comparator.AT_LEAST, "2024-03-31 02:30:00.5Z"), {2, 3}),
+        (Comparison("at", Comparator.EQUAL, "2024-03-31 04:30:00.5+02:00"), {2}),
+        (Not(Comparison("at", Comparator.EQUAL, "2024-03-31 02:30:00.5Z")), {1, 3}),
+        (IsNull("at"), {4}),
+        (Comparison("day", Comparator.LESS, "2024-03-31 03:00:00"), {1, 2}),
+    ],
+)
+def test_rows_chosen_by_moments_are_compared(
+    between: Pair, where: RowFilter, chosen: Collection[int]
+) -> None:
+    between.both("CREATE TABLE {} (id INT PRIMARY KEY, at TIMESTAMP(6) NULL, day DATETIME(6) NULL)")
+    moments = {1: "02:30:00", 2: "02:30:00.5", 3: "03:30:00"}
+    rows = [f"({n}, '2024-03-31 {at}', '2024-03-31 {at}')" for n, at in moments.items()]
+    rows.append("(4, NULL, NULL)")
+    for side, picked in ((between.at_source, {1, 2, 3, 4}), (between.at_sink, chosen)):
+        values = ", ".join(rows[n - 1] for n in sorted(picked))
+        side(f"INSERT INTO {{}} VALUES {values}")
+    table = Shaped(between, TableShape(where=where)).verify()
+    assert (table.equal, table.rows_source, table.rows_sink) == (True, len(chosen), len(chosen))
+
+
+@SIDES
+def test_masked_texts_of_a_fixed_length_are_compared_as_the_sink_keeps_them(between: Pair) -> None:
+    between.both("CREATE TABLE {} (id INT PRIMARY KEY, c CHAR(9), v VARCHAR(9))")
+    between.at_source("INSERT INTO {} VALUES (1, 'ab cd', 'ab cd'), (2, 'a', 'a'), (3, '', '')")
+    between.at_sink("INSERT INTO {} VALUES (1, 'ab', 'ab'), (2, 'a', 'a'), (3, '', '')")
+    masks = [OutputColumn(name, name, Mask(MaskKind.FIRST, length=3)) for name in ("c", "v")]
+    assert Shaped(between, TableShape(tuple(masks), others=True)).verify().equal
+
+
+@ON_MYSQL
+@pytest.mark.parametrize("kind", [MaskKind.FIRST, MaskKind.LAST, MaskKind.FIXED])
+def test_a_mask_of_bytes_that_are_padded_is_refused(between: Pair, kind: MaskKind) -> None:
+    between.both("CREATE TABLE {} (id INT PRIMARY KEY, b BINARY(6))")
+    shape = TableShape((OutputColumn("b", "b", Mask(kind, "x" * 2, 2)),), others=True)
+    with pytest.raises(ValueError, match=r"b of .* is padded .* masked by NULL alone"):
+        Shaped(between, shape).plan()
+    whole = TableShape((OutputColumn("b", "b", Mask(kind, "x" * 6, 6)),), others=True)
+    assert Shaped(between, whole).plan().target.column("b").type.length == 6
 
 
 @ON_MYSQL

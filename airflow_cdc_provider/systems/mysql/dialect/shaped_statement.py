@@ -8,6 +8,7 @@ foreign keys: rows that are filtered, or that are only marked as deleted, would 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -33,6 +34,8 @@ _VALUES = {
     AttributeKind.ON_UPDATE,
 }
 """What says which values a column has where none is written."""
+_LONGEST_NAME = 64
+_NAMED = re.compile("[\u0001-\uffff]*")
 _OF_THE_TYPE = {AttributeKind.NUMBER, AttributeKind.CHARSET, AttributeKind.COLLATION}
 
 
@@ -44,6 +47,31 @@ def with_statement(target: TableSchema, schema: TableSchema, shape: TableShape) 
     if shape.is_identity or not schema.create_statement:
         return target
     return _Shaped(target, schema, shape).definition()
+
+
+def require_unpadded(schema: TableSchema, shape: TableShape) -> None:
+    """Raise `ValueError` for a mask of bytes that the server would fill up with zeros again."""
+    for each in shape.columns:
+        if each.mask is None or each.mask.kind is MaskKind.NULL or not each.source:
+            continue
+        kind = schema.column(each.source).type
+        is_fixed = each.mask.kind is MaskKind.FIXED
+        kept = len(each.mask.text.encode()) if is_fixed else each.mask.length
+        if kind.name == "binary" and kept < (kind.length or 1):
+            raise ValueError(
+                f"{each.source} of {schema.table} is padded with zeros to {kind.length} bytes: "
+                "it can be masked by NULL alone"
+            )
+
+
+def require_names(schema: TableSchema, shape: TableShape) -> None:
+    """Raise `ValueError` for a name that no server takes for a column."""
+    for name in (each.name for each in shape.columns):
+        if not 0 < len(name) <= _LONGEST_NAME or name.endswith(" ") or not _NAMED.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is no name of a column of {schema.table} at the sink: it has 1 to "
+                f"{_LONGEST_NAME} characters of the basic plane, and no blank at its end"
+            )
 
 
 class _Shaped:

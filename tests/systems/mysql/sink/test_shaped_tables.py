@@ -97,13 +97,15 @@ class World:
         with closing(self.opened().open_tables()) as builder:
             assert builder.finish(plans) == ()
 
-    def altered(self, before: TablePlan, statement: str) -> tuple[TablePlan, Difference]:
+    def altered(
+        self, before: TablePlan, statement: str, *, is_told: bool = True
+    ) -> tuple[TablePlan, Difference]:
         """Alter the source's table; return its plan then, and how the sink's definitions differ."""
         self.at_source(statement)
         after = redefined(before, self.definition(self.source, self.database), self.opened())
         source = open_source(Endpoint.parse(self.source.dsn()))
         definitions = offered(source, FollowsDefinitions)
-        effects = [effect_of(statement, default_database=self.database)]
+        effects = [effect_of(statement, default_database=self.database)] if is_told else []
         return after, difference_between(before, after, definitions, effects)
 
     def follow(self, before: TablePlan, statement: str) -> TablePlan:
@@ -304,3 +306,67 @@ def test_a_column_that_trades_its_name_with_one_that_is_masked_is_refused(world:
     )
     _, found = world.altered(before, statement)
     assert "names its columns mail, which are called otherwise" in found.refused
+
+
+TAKES = [
+    "RENAME COLUMN secret TO plain, RENAME COLUMN plain TO secret",
+    "DROP COLUMN plain, RENAME COLUMN secret TO plain",
+    "DROP COLUMN secret, RENAME COLUMN plain TO secret",
+    "RENAME COLUMN secret TO other, ADD COLUMN secret VARBINARY(20) NOT NULL",
+    "RENAME COLUMN secret TO mail, RENAME COLUMN mail TO secret",
+]
+
+
+@pytest.fixture
+def plain(world: World) -> World:
+    """Give the people a column like the one that is left out, and nothing over that."""
+    keys = "DROP CONSTRAINT kept, DROP INDEX secret_name, DROP INDEX age, DROP INDEX mail"
+    columns = "DROP COLUMN hidden, DROP COLUMN hidden_too"
+    mail = "MODIFY COLUMN mail VARBINARY(20) NOT NULL, ADD COLUMN plain VARBINARY(20) NOT NULL"
+    world.at_source(f"ALTER TABLE people {keys}, {columns}", f"ALTER TABLE people {mail}")
+    return world
+
+
+@pytest.mark.parametrize("statement", TAKES)
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+def test_a_column_that_is_left_out_and_a_copied_one_never_take_each_others_names(
+    plain: World, statement: str, *, is_told: bool
+) -> None:
+    before = plain.plan(ALL_BUT_SECRET)
+    _, found = plain.altered(before, f"ALTER TABLE people {statement}", is_told=is_told)
+    assert "left out" in found.refused
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+def test_a_column_that_was_not_chosen_never_takes_the_name_of_one_that_is(
+    plain: World, *, is_told: bool
+) -> None:
+    shape = TableShape(columns=(OutputColumn("id", "id"), OutputColumn("plain", "plain")))
+    before = plain.plan(shape)
+    statement = f"ALTER TABLE people {TAKES[0]}"
+    _, found = plain.altered(before, statement, is_told=is_told)
+    assert "left out" in found.refused
+
+
+def test_a_masked_column_never_trades_its_name_where_no_statement_tells(plain: World) -> None:
+    plain.at_source("ALTER TABLE people DROP COLUMN secret")
+    shape = TableShape((OutputColumn("mail", "mail", Mask(MaskKind.FIRST, length=2)),), others=True)
+    before = plain.plan(shape)
+    statement = "ALTER TABLE people RENAME COLUMN mail TO plain, RENAME COLUMN plain TO mail"
+    _, found = plain.altered(before, statement, is_told=False)
+    assert "masked" in found.refused
+
+
+def test_columns_that_come_behind_all_others_take_no_names(plain: World) -> None:
+    before = plain.plan(ALL_BUT_SECRET)
+    statement = "ALTER TABLE people ADD COLUMN more INT, MODIFY COLUMN age SMALLINT UNSIGNED"
+    _, found = plain.altered(before, statement, is_told=False)
+    assert (found.added, found.refused) == (("more",), "")
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "blank ", "", "nul\0", "\U0001f600"])
+def test_a_name_that_no_column_can_have_is_refused(world: World, name: str) -> None:
+    for output in (OutputColumn(name, "age"), OutputColumn(name, constant=1)):
+        with pytest.raises(ValueError, match=r"is no name of a column"):
+            world.plan(TableShape((output,), others=True))
+    world.create(world.plan(TableShape((OutputColumn("y" * 64, "age"),), others=True)))
