@@ -18,10 +18,13 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.pipeline.steps import converging
+from airflow_cdc_provider.pipeline.steps.finishing import finish_tables
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
+from airflow_cdc_provider.pipeline.steps.seeding import seed
 from tests.pipeline.pairs import Pair, edge_between, pair_of
 from tests.servers.given import SqlServer
 
@@ -108,6 +111,24 @@ class Pairs:
         with pytest.raises(PreflightError, match="with --seeded-from its file"):
             pair.back.catch_up()
         assert pair.one.execute("SELECT COUNT(*) FROM orders") == [(ROWS,)]
+
+    def test_a_seed_waits_until_the_copy_has_its_unique_keys(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(converging, "finish_tables", lambda _: ())
+            pair.there.catch_up()
+        waited: list[str] = []
+
+        def finish_at_first(text: str) -> None:
+            waited.append(text)
+            with pair.there.opened() as run:
+                finish_tables(run)
+
+        with pair.back.opened() as run, pair.there.opened() as there:
+            seed(run, there, on_wait=finish_at_first)
+        assert len(waited) == 1
+        assert "orders has no unique key code yet" in waited[0]
 
     def test_a_seed_that_was_killed_in_its_middle_is_begun_again_and_nothing_is_read(
         self, pair: Pair, monkeypatch: pytest.MonkeyPatch

@@ -111,7 +111,7 @@ def seed(run: Run, there: Run, *, on_wait: Callable[[str], None] = lambda _text:
     edge = _require_opposite(run, there)
     if is_seeded(run):
         return f"{run.name} streams already: nothing of {there.name} was needed"
-    _wait_until_consistent(there, on_wait)
+    _wait_until_consistent(run, there, on_wait)
     seeded_at = _seed_of(there)
     with closing(source_of(run).log_end(purpose="start of the way back")) as end:
         start, looked_at = end.seen(), end.now()
@@ -168,12 +168,13 @@ def _dst(run: Run) -> str:
     return "" if run.model.edge is None else run.model.edge.dst_node
 
 
-def _wait_until_consistent(there: Run, on_wait: Callable[[str], None]) -> None:
-    """Wait until the opposite edge streams all of its tables and each is consistent."""
+def _wait_until_consistent(run: Run, there: Run, on_wait: Callable[[str], None]) -> None:
+    """Wait until the opposite edge streams all of its tables, each consistent, with its keys."""
     told = ""
     while True:
         with closing(open_ledger(there)) as ledger:
             waits = _waits_for(ledger)
+        waits = waits or _lacks_keys(run, there)
         if not waits:
             return
         text = f"waiting for {there.name}: {waits}"
@@ -194,6 +195,24 @@ def _waits_for(ledger: Ledger) -> str:
         names = ", ".join(map(str, (*left, *stopped)))
         return f"not consistent: {names}"
     return ""
+
+
+def _lacks_keys(run: Run, there: Run) -> str:
+    """Describe which unique keys the copied tables lack still; empty if they have all.
+
+    An edge adds them once its tables are consistent.
+    """
+    targets = [state.plan.target for state in there.store.tables(there.name)]
+    with source_of(run).catalogue() as catalogue:
+        found = catalogue.schemas([target.table for target in targets])
+    lacking = [
+        f"{target.table} has no unique key {key.name} yet"
+        for target in targets
+        for key in target.unique_keys
+        if target.table in found
+        and key.columns not in {each.columns for each in found[target.table].unique_keys}
+    ]
+    return "; ".join(lacking[:5])
 
 
 def _require_inverse(run: Run, there: Run, captured: Captured) -> None:

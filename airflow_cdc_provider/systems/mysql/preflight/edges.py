@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.core.records import TablePlan
+
+
+def of_two_nodes(finding: Finding) -> Finding:
+    """Return a finding about a sink's table with a fix that both nodes can live with."""
+    if finding.code is Code.SINK_UNIQUE_KEY:
+        fix = "give the source's table the same unique key, or drop it at both nodes"
+        return replace(finding, fix=fix)
+    if finding.code is Code.SINK_TRIGGER:
+        fix = f"if the node can do without it: {finding.fix}; else leave the table out"
+        return replace(finding, fix=fix)
+    return finding
 
 
 def edge_findings(sink: Endpoint, plans: Sequence[TablePlan]) -> Iterator[Finding]:
