@@ -208,6 +208,26 @@ class Pairs:
         pair.catch_up()
         assert pair.is_equal
 
+    def test_rows_on_their_way_come_to_a_table_that_is_ahead_of_them(self, pair: Pair) -> None:
+        pair.begin()
+        pair.two.execute("UPDATE orders SET note = 'first change' WHERE id = 9")
+        pair.catch_up()
+        wider = "ALTER TABLE orders MODIFY id BIGINT NOT NULL, ADD UNIQUE KEY (note, id)"
+        pair.two.execute("UPDATE orders SET note = 'before' WHERE id = 1")
+        pair.two.execute(wider)
+        pair.two.execute("UPDATE orders SET note = 'behind' WHERE id = 2")
+        with pytest.raises(TablesStoppedError, match="other unique keys"):
+            pair.back.catch_up()
+        pair.two.execute("UPDATE orders SET note = 'later' WHERE id = 3")
+        pair.one.execute("UPDATE orders SET note = 'on its way' WHERE id = 4")
+        pair.one.execute(wider)
+        with pair.back.opened() as run:
+            resume_tables(run, [TableId(pair.two.database, "orders")])
+        pair.catch_up()
+        assert pair.is_equal
+        rows = pair.one.execute("SELECT note FROM orders WHERE id <= 4 ORDER BY id")
+        assert rows == [("before",), ("behind",), ("later",), ("on its way",)]
+
     @pytest.mark.parametrize(
         ("change", "why"),
         [

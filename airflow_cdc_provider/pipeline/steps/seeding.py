@@ -63,7 +63,7 @@ def note_seed(run: Run) -> None:
     if run.model.edge is None or not isinstance(sink, HasOwnLog):
         return
     with closing(sink.own_log().log_end(purpose="seed of the way back")) as end:
-        position = end.now()
+        position = end.seen()
     form = {"position": position_to_json(position), "sink": sink_identity(run)}
     run.store.keep_note(run.name, NoteKind.SEED, form)
 
@@ -114,13 +114,12 @@ def seed(run: Run, there: Run, *, on_wait: Callable[[str], None] = lambda _text:
     _wait_until_consistent(run, there, on_wait)
     seeded_at = _seed_of(there)
     with closing(source_of(run).log_end(purpose="start of the way back")) as end:
-        start, looked_at = end.seen(), end.now()
+        end_now = end.now()
     captured = captured_tables(run)
     _require_inverse(run, there, captured)
     run.held.seeded = frozenset(plan.sink_table for plan in captured.plans)
     require_fit(run)
-    _require_unwritten(run, edge, captured, (seeded_at, looked_at))
-    return _begin(run, captured, start)
+    return _begin(run, captured, _read_unwritten(run, edge, captured, (seeded_at, end_now)))
 
 
 def _require_opposite(run: Run, there: Run) -> Topology:
@@ -240,10 +239,13 @@ def _require_inverse(run: Run, there: Run, captured: Captured) -> None:
         )
 
 
-def _require_unwritten(
+def _read_unwritten(
     run: Run, edge: Topology, captured: Captured, between: tuple[LogPosition, LogPosition]
-) -> None:
-    """Refuse changes that others than the topology's edges made while the tables were copied."""
+) -> LogPosition:
+    """Read the log that holds the copy, and return the place at its end, as a reader knows it.
+
+    Changes that others than the topology's edges made meanwhile are refused.
+    """
     start, end = between
     tables = {plan.schema.table: plan.schema for plan in captured.plans}
     stream = StreamSplit(start, None, ()).with_tables(dict.fromkeys(tables, start), ())
@@ -269,6 +271,7 @@ def _require_unwritten(
                 f"{edge.src_node}, and run both again: nobody but the copy may write there until "
                 "the way back runs",
             )
+        return reader.position
 
 
 def _begin(run: Run, captured: Captured, start: LogPosition) -> str:

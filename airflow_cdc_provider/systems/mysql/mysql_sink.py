@@ -122,7 +122,8 @@ class MySqlSink:
 
     def open_tables(self) -> MySqlTableBuilder:
         """Open the builder of the sink's tables."""
-        return MySqlTableBuilder(self._session("making tables"), self.owner, self.plans)
+        session, is_edge = self._session("making tables"), self.settings.edge is not None
+        return MySqlTableBuilder(session, self.owner, self.plans, is_edge=is_edge)
 
     def open_splits(self) -> RangeSplitSink:
         """Open the sink that publishes splits."""

@@ -45,6 +45,9 @@ class Mismatch:
     subject: str = ""
     """The column or the key it is about; of another primary key, the one that is in its place."""
 
+    is_loud: bool = False
+    """Rows are written unchanged all the same, or refused with an error; none is altered."""
+
     def __str__(self) -> str:
         return self.text
 
@@ -76,7 +79,7 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
         if key.columns not in known:
             text = f"it has a unique key {key.name} over {', '.join(key.columns)} of its own"
             wanted = "the source's unique keys, which are added after the consistent point"
-            yield Mismatch(MismatchKind.UNIQUE_KEY, text, wanted, key.name)
+            yield Mismatch(MismatchKind.UNIQUE_KEY, text, wanted, key.name, is_loud=True)
 
 
 def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
@@ -93,11 +96,12 @@ def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
         return
     if source.nullable and not sink.nullable:
         text = f"column {name} does not take NULL"
-        yield Mismatch(MismatchKind.COLUMN_NULL, text, "a column that does", name)
+        yield Mismatch(MismatchKind.COLUMN_NULL, text, "a column that does", name, is_loud=True)
     if not _holds(sink.type, source.type):
         here, there = _shown_types(sink.type, source.type)
         text = f"column {name} is {here}, at the source it is {there}"
-        yield Mismatch(MismatchKind.COLUMN_TYPE, text, there, name)
+        is_wider = _is_wider_integer(sink.type, source.type)
+        yield Mismatch(MismatchKind.COLUMN_TYPE, text, there, name, is_loud=is_wider)
     elif source.type.charset not in (None, sink.type.charset) and sink.type.charset != _UNIVERSAL:
         text = f"column {name} has the charset {sink.type.charset}, not {source.type.charset}"
         wanted = f"{source.type.charset}, or {_UNIVERSAL}"
@@ -118,6 +122,17 @@ def _of_order(source: Column, sink: Column, family: str, other: str) -> Iterator
     else:
         text = f"key column {source.name} has the collation {ours}, not {wanted}"
     yield Mismatch(MismatchKind.KEY_COLLATION, text, wanted, source.name)
+
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+"""From the narrowest to the widest."""
+
+
+def _is_wider_integer(sink: ColumnType, source: ColumnType) -> bool:
+    """Tell whether both are integers of the same sign, and the sink's is the wider one."""
+    if sink.unsigned != source.unsigned or not {sink.name, source.name} <= set(_INTEGERS):
+        return False
+    return _INTEGERS.index(sink.name) > _INTEGERS.index(source.name)
 
 
 def _holds(sink: ColumnType, source: ColumnType) -> bool:

@@ -60,7 +60,9 @@ class MySqlChangeStore:
             self._locks = [writers.register_writer(session, owner) for session in self._sessions]
             if stopped is None:
                 spread_over(self._sessions[0], owner, plans, slots)
-            require_as_planned(self._sessions[0], owner, captured.followed)
+            require_as_planned(
+                self._sessions[0], owner, captured.followed, is_edge=edge is not None
+            )
             tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
             marker = MarkerRows(edge)
             self.slots = [

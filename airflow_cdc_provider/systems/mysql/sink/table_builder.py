@@ -60,7 +60,16 @@ _STATEMENT_TIMEOUT_S = 12 * 3600.0
 class MySqlTableBuilder:
     """Creates, alters and finishes the sink's tables, over one session."""
 
-    def __init__(self, session: SinkSession, owner: Owner, plans: Sequence[TablePlan] = ()) -> None:
+    def __init__(
+        self,
+        session: SinkSession,
+        owner: Owner,
+        plans: Sequence[TablePlan] = (),
+        *,
+        is_edge: bool = False,
+    ) -> None:
+        """`is_edge`: of a topology, whose tables may be ahead of the plans."""
+        self._is_edge = is_edge
         self._session = session
         self._owner = owner
         self._plans = plans
@@ -115,7 +124,7 @@ class MySqlTableBuilder:
 
     def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
         """Return the sink tables whose altered definitions may now refuse or alter rows."""
-        return table_drift.drifted(self._session, self._owner, plans)
+        return table_drift.drifted(self._session, self._owner, plans, is_edge=self._is_edge)
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
         """Return the names of the sink table's columns, in lower case; none without a table."""
