@@ -248,6 +248,22 @@ class Pairs:
         assert "copied anew" in str(stopped.value)
         assert pair.two.execute("SELECT code, note FROM orders WHERE id = 1") == [(1, "first")]
 
+    def test_a_marker_table_that_is_dropped_or_written_to_by_a_person_loses_nothing(
+        self, pair: Pair
+    ) -> None:
+        pair.begin()
+        with pair.there.opened() as run:
+            edge = run.model.edge
+        assert edge is not None
+        values = "VALUES ('nobody', 'knows', 'these', 5)"
+        pair.two.execute(f"INSERT INTO {edge.marker} {values}")
+        pair.one.execute(f"DROP TABLE {edge.marker}")
+        pair.two.execute("UPDATE orders SET note = 'by two' WHERE id = 3")
+        pair.one.execute("UPDATE orders SET note = 'by one' WHERE id = 4")
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT note FROM orders WHERE id = 3") == [("by two",)]
+
     def test_a_table_that_is_truncated_stops_and_takes_no_rows_from_the_other_node(
         self, pair: Pair
     ) -> None:

@@ -37,6 +37,7 @@ from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
+from airflow_cdc_provider.pipeline.steps.pausing import require_wanted
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, sink_identity
 from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
@@ -109,6 +110,8 @@ def seed(run: Run, there: Run, *, on_wait: Callable[[str], None] = lambda _text:
     It waits until the opposite edge is. Nothing is done if the pipeline streams already.
     """
     edge = _require_opposite(run, there)
+    for each in (run, there):
+        require_wanted(each)
     if is_seeded(run):
         return f"{run.name} streams already: nothing of {there.name} was needed"
     _wait_until_consistent(run, there, on_wait)
@@ -171,6 +174,7 @@ def _wait_until_consistent(run: Run, there: Run, on_wait: Callable[[str], None])
     """Wait until the opposite edge streams all of its tables, each consistent, with its keys."""
     told = ""
     while True:
+        require_wanted(there)
         with closing(open_ledger(there)) as ledger:
             waits = _waits_for(ledger)
         waits = waits or _lacks_keys(run, there)

@@ -21,7 +21,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import unique_conflicts
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.join_ledger import MySqlJoinLedger
-from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows, create_marker
 from airflow_cdc_provider.systems.mysql.sink.row_diff import row_diff_of
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -45,6 +45,7 @@ class MySqlJoinStore:
     ) -> None:
         self.session = session
         self._marker = MarkerRows(edge)
+        create_marker(session, edge)
         self._writer = SplitRowWriter(session, owner, plans, zero_dates)
         self.ledger = MySqlJoinLedger(session, owner)
         self.rows = MySqlJoinRows(session, self._writer)

@@ -12,7 +12,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection
 
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_STARTED,
+    CdcError,
+    RefusedError,
+    SinkUnreachableError,
+)
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.markers import BEHIND_NAME, MARKER_COLUMNS
 from airflow_cdc_provider.core.topology import Topology
@@ -21,6 +26,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _NAME = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _COLUMNS = ", ".join(MARKER_COLUMNS)
+_NO_SUCH_TABLE = 1146
 
 
 class MarkerRows:
@@ -41,7 +47,7 @@ class MarkerRows:
     def mark(self, session: SinkSession, origins: Collection[str]) -> None:
         """Mark the session's transaction as written at these nodes."""
         for statement in self.counted(origins):
-            session.execute(statement)
+            self._write(session, statement)
 
     def mark_read(self, session: SinkSession) -> None:
         """Mark the session's transaction, whose rows were read at the source by SELECT."""
@@ -54,7 +60,7 @@ class MarkerRows:
         if edge is not None:
             row = self._row(edge, edge.src_node, f"{edge.dst_node}{BEHIND_NAME}{token}")
             insert = f"INSERT INTO {quote_table(edge.marker)} ({_COLUMNS}, n) VALUES {row}"
-            session.execute(insert)
+            self._write(session, insert.encode())
         return token
 
     def end_own(self, session: SinkSession, token: str) -> None:
@@ -68,6 +74,20 @@ class MarkerRows:
             f"{literal(edge.src_node)} AND src_node = {literal(edge.src_node)} "
             f"AND dst_node = {there}"
         )
+
+    def _write(self, session: SinkSession, statement: bytes) -> None:
+        """Write marker rows; a table that is gone is created again when the sink is next opened."""
+        try:
+            session.execute(statement)
+        except CdcError as error:
+            if error.server_error != _NO_SUCH_TABLE or self._edge is None:
+                raise
+            raise SinkUnreachableError(
+                "the marker table is gone",
+                where=f"{self._edge.marker} on {session.where}",
+                risk="none: nothing was written without it",
+                remedy="nothing: it is created again, and what was to be written is tried again",
+            ) from error
 
     @staticmethod
     def _row(edge: Topology, origin: str, dst_node: str) -> str:

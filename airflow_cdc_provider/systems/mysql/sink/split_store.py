@@ -20,7 +20,7 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
-from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
+from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows, create_marker
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter
 
@@ -39,6 +39,7 @@ class MySqlSplitStore:
     ) -> None:
         self.session = session
         self._marker = MarkerRows(edge)
+        create_marker(session, edge)
         self._owner = owner
         self._rows = SplitRowWriter(session, owner, plans, zero_dates)
 

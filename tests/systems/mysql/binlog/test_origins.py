@@ -211,6 +211,21 @@ def test_a_marker_with_a_token_behind_the_sinks_name_marks_the_same(server: SqlS
     assert not rows_of_t(log.batches(origins=EDGE))
 
 
+@pytest.mark.parametrize("cuts", [False, True], ids=["whole", "singly"])
+def test_a_marker_that_no_edge_writes_is_refused_only_with_rows_behind_it(
+    server: SqlServer, cuts: bool
+) -> None:
+    strange = marks("x", src="y", dst="z")
+    kept = "INSERT INTO t VALUES (1, 'x')"
+    alone = log_of(server, D, strange, kept)
+    alone.chunk_bytes = 200 if cuts else 1 << 30
+    assert rows_of_t(alone.batches(origins=EDGE)) == [(1, "x")]
+    with_rows = log_of(server, D, "BEGIN", strange, "INSERT INTO t VALUES (2, 'y')", "COMMIT")
+    with_rows.chunk_bytes = 200 if cuts else 1 << 30
+    with pytest.raises(IntegrityError, match="marked as written at another node"):
+        with_rows.batches(origins=EDGE)
+
+
 def test_rows_that_are_left_out_are_never_decoded(judged: Judged) -> None:
     decoder = in_columns(judged.log.decoder(origins=EDGE))
     counted: list[int] = []

@@ -8,10 +8,13 @@ it may go on in the next chunk, between two markers or behind them. So are the o
 are relayed, until their batch asks for them: the sink's marker names them again.
 
 Rows of the marker table itself are no changes, wherever they are. A marker that was deleted marks
-nothing: that was a person.
+nothing: that was a person. So was who wrote one that no edge writes: it is refused only where other
+rows are behind it.
 """
 
 from __future__ import annotations
+
+import logging
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +30,8 @@ from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import ops_of
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 
+log = logging.getLogger(__name__)
+
 _NONE = -1
 _BETWEEN_NAMES = "\0"
 
@@ -39,6 +44,10 @@ class TransactionOrigins:
         self._maps = maps
         self._leaves_unmarked = rule is not None and rule.leaves_out(None)
         self._judged: dict[str, bool] = {}
+        self._wrong: dict[str, IntegrityError] = {}
+        """Of markers that no edge writes, what speaks against them."""
+        self._refusal: IntegrityError | None = None
+        """Of the last transaction, if it has rows besides such a marker."""
         self._relayed: dict[int, set[str]] = {}
         """Of marked transactions that are kept, the nodes where they were written."""
         self._number = _NONE
@@ -105,10 +114,18 @@ class TransactionOrigins:
         left_out = np.full(len(firsts), self._leaves_unmarked, np.bool_)
         if goes_on:
             left_out[0] = self._is_left_out
+        if self._refusal is not None and goes_on and ends[0] > stops[0]:
+            raise self._refusal
         marked = stops > firsts
+        self._refusal = self._refusal if goes_on and len(firsts) == 1 else None
         if marked.any():
             leading = (firsts, stops, marked, numbers[firsts])
-            self._judge(rule, frames, rows, ids, leading, left_out, goes_on=goes_on)
+            wrong = self._judge(rule, frames, rows, ids, leading, left_out, goes_on=goes_on)
+            for place, error in wrong.items():
+                if ends[place] > stops[place]:
+                    raise error
+                log.warning("a marker that no edge writes: %s", error.what)
+                self._refusal = error if place == len(firsts) - 1 else self._refusal
         self._keep(
             int(numbers[-1]),
             left_out=bool(left_out[-1]),
@@ -139,8 +156,12 @@ class TransactionOrigins:
         left_out: BoolArray,
         *,
         goes_on: bool,
-    ) -> None:
-        """Fill in which of the marked transactions are left out."""
+    ) -> dict[int, IntegrityError]:
+        """Fill in which of the marked transactions are left out.
+
+        Return what speaks against those whose marker no edge writes.
+        """
+        wrong: dict[int, IntegrityError] = {}
         firsts, stops, marked, numbers = leading
         counts = stops - firsts
         of = np.repeat(np.arange(len(firsts)), counts)
@@ -151,6 +172,7 @@ class TransactionOrigins:
             transaction, names = self._names(rule, frames, table_id, rows[places[chosen]])
             judged = of[chosen][transaction]
             verdict = self._verdicts(rule, names)
+            wrong.update(self._wrong_of(judged, names))
             np.logical_and.at(every, judged, verdict)
             np.logical_and.at(none, judged, ~verdict)
             self._note_relayed(numbers[judged[~verdict]], names.filter(pa.array(~verdict)))
@@ -160,6 +182,15 @@ class TransactionOrigins:
         if mixed.any():
             raise rule.mixed(str(rule.marker))
         left_out[marked] = every[marked]
+        return wrong
+
+    def _wrong_of(self, judged: IntArray, names: pa.DictionaryArray) -> dict[int, IntegrityError]:
+        """Return what speaks against transactions whose marker rows no edge writes."""
+        if not self._wrong:
+            return {}
+        found = [self._wrong.get(each) for each in names.dictionary.to_pylist()]
+        pairs = zip(judged.tolist(), names.indices.to_pylist(), strict=True)
+        return {place: error for place, index in pairs if (error := found[index]) is not None}
 
     def _note_relayed(self, numbers: IntArray, names: pa.DictionaryArray) -> None:
         """Keep the origins in marker rows of transactions that are not left out."""
@@ -198,7 +229,10 @@ class TransactionOrigins:
         if names is None or len(parts) != len(MARKER_COLUMNS):
             raise _no_marker_table(rule.marker, "a name in a row, or has one that is none,")
         if names not in self._judged:
-            self._judged[names] = rule.leaves_out(Marker.of(*parts))
+            try:
+                self._judged[names] = rule.leaves_out(Marker.of(*parts))
+            except IntegrityError as error:
+                self._judged[names], self._wrong[names] = False, error
         return self._judged[names]
 
 
