@@ -139,10 +139,9 @@ def _of_own_log(finding: Finding) -> Finding:
     code = finding.code
     if not isinstance(code, OwnLogCode):
         code = _GROUPS.get(code, OwnLogCode.SETTING)
+        finding = replace(finding, why=finding.why.replace("the sink", "who reads it"))
     texts = {
-        name: getattr(finding, name)
-        .replace("the sink", "the opposite edge's sink")
-        .replace("the source", "the sink")
+        name: getattr(finding, name).replace("the source", "the sink")
         for name in ("observed", "why", "fix")
     }
     return replace(finding, code=code, **texts)
