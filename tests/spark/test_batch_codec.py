@@ -95,7 +95,10 @@ def batches(draw: st.DrawFn) -> ChangeBatch:
     )
     end = draw(st.one_of(st.none(), log_positions))
     size = draw(st.integers(0, 10))
-    return ChangeBatch(draw(log_positions), end, transactions, tuple(tables), barrier, size)
+    origins = draw(st.frozensets(st.sampled_from(["berlin", "paris", "köln"])))
+    return ChangeBatch(
+        draw(log_positions), end, transactions, tuple(tables), barrier, size, origins=origins
+    )
 
 
 @given(batches())
