@@ -334,7 +334,8 @@ def _make_targets(run: Run, ledger: Ledger, tables: Sequence[TablePlan]) -> tupl
             if not found:
                 mark_drifted(run.store, run.name, run.held.generation, scrubbed(run, error))
                 raise
-            ask_for_drifted(run.store, run.name, found)
+            if run.model.edge is None:
+                ask_for_drifted(run.store, run.name, found)
             ledger.stop_tables(found, StoredError.of(error))
             run.store.tell(run.name, stopped_text(found, error), level="error")
             stopped.update(found)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from airflow_cdc_provider.core.codec import position_from_json, position_to_json
@@ -24,7 +24,6 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     StepMissingError,
 )
-from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
@@ -258,15 +257,12 @@ def _read_unwritten(
     reading = log_reading(stream_spec(run.model, 0), tables)
     with closing(source.log_reader(stream.read(tables), reading)) as reader:
         for batch in reader.read_up_to(end, batch_s=_BATCH_S):
-            written: Mapping[TableId, int] = {
-                changes.table: len(changes) for changes in batch.tables if len(changes)
-            }
+            written = sorted(str(changes.table) for changes in batch.tables if len(changes))
             if not written:
                 continue
-            names = ", ".join(f"{table} ({rows} changes)" for table, rows in written.items())
             raise IntegrityError(
-                f"while {names} were copied to node {edge.src_node}, others wrote there, at or "
-                f"behind {batch.transactions[0].where}",
+                f"while {', '.join(written)} came to node {edge.src_node}, others wrote there, "
+                f"first at or behind {batch.transactions[0].where}",
                 where=f"log of node {edge.src_node}",
                 risk="the copy may have overwritten these changes, and the other node does not "
                 "have them; nothing was changed",
