@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,50 @@ class Pairs:
         pair.catch_up()
         assert pair.is_equal
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "CHANGE note other VARCHAR(40)",
+            "DROP COLUMN amount",
+            "ADD COLUMN more VARCHAR(9) NOT NULL",
+            "MODIFY note VARCHAR(60), ADD UNIQUE KEY (note, id)",
+        ],
+    )
+    def test_a_table_comes_back_by_resume_once_both_nodes_have_changed_it(
+        self, pair: Pair, change: str
+    ) -> None:
+        pair.begin()
+        pair.two.execute("UPDATE orders SET code = 80001 WHERE id = 1")
+        pair.catch_up()
+        pair.two.execute(f"ALTER TABLE orders {change}")
+        pair.two.execute("UPDATE orders SET code = 80002 WHERE id = 2")
+        with pytest.raises(TablesStoppedError):
+            pair.back.catch_up()
+        pair.one.execute(f"ALTER TABLE orders {change}")
+        pair.one.execute("UPDATE orders SET code = 80003 WHERE id = 3")
+        with pair.back.opened() as run:
+            resume_tables(run, [TableId(pair.two.database, "orders")])
+        with suppress(TablesStoppedError):  # where its table is not as planned any more
+            pair.there.catch_up()
+        with pair.there.opened() as run, suppress(RefusedError):  # it may not be stopped
+            resume_tables(run, [TableId(pair.one.database, "orders")])
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT code FROM orders WHERE id IN (2, 3)") == [
+            (80002,),
+            (80003,),
+        ]
+
+    def test_a_column_with_a_default_that_each_node_computes_is_not_passed(
+        self, pair: Pair
+    ) -> None:
+        pair.begin()
+        added = "ALTER TABLE orders ADD COLUMN at DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)"
+        pair.one.execute(added)
+        pair.two.execute(added)
+        with pytest.raises(TablesStoppedError, match="at"):
+            pair.there.catch_up()
+
     def test_rows_on_their_way_come_to_a_table_that_is_ahead_of_them(self, pair: Pair) -> None:
         pair.begin()
         pair.two.execute("UPDATE orders SET note = 'first change' WHERE id = 9")
@@ -234,6 +279,7 @@ class Pairs:
             ("RENAME COLUMN note TO other, RENAME COLUMN other TO note", "traded their names"),
             ("DROP COLUMN note, ADD COLUMN note VARCHAR(40)", "note"),
             ("MODIFY COLUMN amount INT", "amount"),
+            ("MODIFY COLUMN note VARCHAR(40) NOT NULL", "note"),
         ],
     )
     def test_a_change_that_changes_values_is_not_passed_whatever_the_other_node_has(

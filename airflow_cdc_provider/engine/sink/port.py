@@ -367,8 +367,11 @@ class Sink(Protocol):
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangeSink:
         """Open the part that applies changes; `columns` are the columns of each table's changes."""
 
-    def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema], /) -> ChangeSink:
+    def open_stopped(
+        self, table: TableId, columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
+    ) -> ChangeSink:
         """Open the part that applies changes to one isolated table.
 
-        Its `stream` is that of the table; refused where `abilities` say so.
+        Its `stream` is that of the table; refused where `abilities` say so. `is_ahead`: the sink's
+        table is defined already as a statement to come defines the source's.
         """

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import CdcError, TableChangedError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.definitions import redefined
+from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog
 from airflow_cdc_provider.engine.sink.port import Sink
 
@@ -35,6 +38,23 @@ def never_passed(found: Difference, *, truncates: bool, rows_between: bool) -> s
     if rows_between:
         return "rows were written between two of its changes"
     return found.refused or found.why
+
+
+def is_alike_now(job: Job, table: TableId) -> bool:
+    """Tell whether both nodes define a table alike now, whatever the plan says.
+
+    Then its rows may be brought up to the statement that made it so: one that finds no place for a
+    value is refused by the server, and what would be rounded there was rounded at the source.
+    """
+    (plan,) = (each for each in job.plans() if each.schema.table == table)
+    with job.source().catalogue() as catalogue:
+        now = catalogue.schemas([table]).get(table)
+    if now is None or now.is_defined_as(plan.schema):
+        return False
+    try:
+        return not why_not_passed(job.sink(), redefined(plan, now, job.sink()))
+    except TableChangedError:
+        return False
 
 
 def why_not_passed(sink: Sink, after: TablePlan) -> str:

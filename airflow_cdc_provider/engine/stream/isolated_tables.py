@@ -41,6 +41,7 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.readings import STREAM, log_reading
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
+from airflow_cdc_provider.engine.stream.edge_changes import is_alike_now
 from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
@@ -262,7 +263,9 @@ class TableIsolation:
         reading = log_reading(spec, {table: self._job.schemas()[table]}, reader=reader)
         columns = source.change_columns(reading)
         with ExitStack() as stack:
-            sink = stack.enter_context(closing(self._job.sink().open_stopped(table, columns)))
+            is_ahead = spec.edge is not None and is_alike_now(self._job, table)
+            opened = self._job.sink().open_stopped(table, columns, is_ahead=is_ahead)
+            sink = stack.enter_context(closing(opened))
             stream = sink.stream()
             if stream is None:
                 return
@@ -280,6 +283,8 @@ class TableIsolation:
 
     def _may_be_read_again(self, table: TableId, error: CdcError) -> bool:
         """Tell whether the log cannot bring the table back, and a `resume` was asked for."""
+        if self._job.spec.edge is not None:
+            return False
         asked = any(table in request.scope.tables for request in self._asked(RequestKind.RESUME))
         by_log = isinstance(error, IntegrityError) and not isinstance(error, _OF_THE_SINK)
         return asked and (by_log or error.ends_the_stream)

@@ -127,9 +127,10 @@ class ChangelogSink:
         )
 
     def open_stopped(
-        self, table: TableId, _columns: Mapping[TableId, pa.Schema], /
+        self, table: TableId, _columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
     ) -> ChangelogChangeSink:
         """Refuse: a change log's tables cannot be stopped singly."""
+        del is_ahead
         raise RefusedError(
             f"a change log's tables flow together, and {table} would be brought further alone",
             where=str(self.folder),

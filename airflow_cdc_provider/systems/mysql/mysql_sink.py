@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
     from airflow_cdc_provider.engine.sink.join_sink import StreamJoinSink
     from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink
+    from airflow_cdc_provider.systems.mysql.sink.change_store import StoppedSlot
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
 ADDED_TYPES = AddedTypes(
@@ -164,16 +165,22 @@ class MySqlSink:
         slots = self.settings.writers if self.settings.apply is ApplyMode.MERGED else 1
         return self._changes(columns, slots=slots)
 
-    def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema]) -> SlotChangeSink:
+    def open_stopped(
+        self, table: TableId, columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
+    ) -> SlotChangeSink:
         """Open the sink that applies the changes of one stopped table."""
-        return self._changes(columns, stopped=table)
+        from airflow_cdc_provider.systems.mysql.sink.change_store import (  # noqa: PLC0415
+            StoppedSlot,
+        )
+
+        return self._changes(columns, stopped=StoppedSlot(table, is_ahead))
 
     def _changes(
         self,
         columns: Mapping[TableId, pa.Schema],
         *,
         slots: int = 1,
-        stopped: TableId | None = None,
+        stopped: StoppedSlot | None = None,
     ) -> SlotChangeSink:
         """Open the sink of changes, for the stream or for one stopped table."""
         from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink  # noqa: PLC0415

@@ -102,6 +102,8 @@ def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
         text = f"column {name} is {here}, at the source it is {there}"
         is_wider = _is_wider_integer(sink.type, source.type)
         yield Mismatch(MismatchKind.COLUMN_TYPE, text, there, name, is_loud=is_wider)
+    elif _json(source.type) and _json(sink.type):
+        return  # one family keeps it as a text
     elif source.type.charset not in (None, sink.type.charset) and sink.type.charset != _UNIVERSAL:
         text = f"column {name} has the charset {sink.type.charset}, not {source.type.charset}"
         wanted = f"{source.type.charset}, or {_UNIVERSAL}"

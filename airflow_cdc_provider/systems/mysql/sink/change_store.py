@@ -9,6 +9,7 @@ A table that the stream leaves alone has one slot to itself, in a row of its own
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -35,6 +36,15 @@ from airflow_cdc_provider.systems.mysql.sink.stored_splits import (
 from airflow_cdc_provider.systems.mysql.sink.table_drift import require_as_planned
 
 
+@dataclass(frozen=True, slots=True)
+class StoppedSlot:
+    """The table that the stream leaves alone, whose slot it is."""
+
+    table: TableId
+    is_ahead: bool = False
+    """It is defined at the sink already as the log is going to say."""
+
+
 class MySqlChangeStore:
     """The writer slots of one pipeline; each has its own session."""
 
@@ -45,11 +55,11 @@ class MySqlChangeStore:
         captured: CapturedTables,
         *,
         slots: int = 1,
-        stopped: TableId | None = None,
+        stopped: StoppedSlot | None = None,
         edge: Topology | None = None,
     ) -> None:
         self._owner = owner
-        self._stopped = stopped
+        self._stopped = None if stopped is None else stopped.table
         plans = tuple(captured.plans.values())
         self._sessions: list[SinkSession] = []
         opened = False
@@ -60,13 +70,16 @@ class MySqlChangeStore:
             self._locks = [writers.register_writer(session, owner) for session in self._sessions]
             if stopped is None:
                 spread_over(self._sessions[0], owner, plans, slots)
-            require_as_planned(
-                self._sessions[0], owner, captured.followed, is_edge=edge is not None
-            )
+            if stopped is None or not stopped.is_ahead:
+                require_as_planned(
+                    self._sessions[0], owner, captured.followed, is_edge=edge is not None
+                )
             tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
             marker = MarkerRows(edge)
             self.slots = [
-                MySqlSlotStore(session, owner, tables, SlotPlace(slot, slots, stopped), marker)
+                MySqlSlotStore(
+                    session, owner, tables, SlotPlace(slot, slots, self._stopped), marker
+                )
                 for slot, session in enumerate(self._sessions)
             ]
             opened = True
