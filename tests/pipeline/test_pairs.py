@@ -45,10 +45,10 @@ class Pairs:
     ) -> Pair:
         made = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path)
         made.one.execute(ORDERS)
-        made.one.execute("CREATE TABLE people (id INT PRIMARY KEY, name VARCHAR(20))")
+        made.one.execute("CREATE TABLE people (id INT PRIMARY KEY, name VARCHAR(20), doc JSON)")
         rows = ", ".join(f"({n}, 'first', {n}.5, {n})" for n in range(1, ROWS + 1))
         made.one.execute(f"INSERT INTO orders VALUES {rows}")
-        made.one.execute("INSERT INTO people VALUES (1, 'ann'), (2, 'bo')")
+        made.one.execute("""INSERT INTO people VALUES (1, 'ann', '{"a": 1}'), (2, 'bo', NULL)""")
         return made
 
     def test_each_node_gets_what_was_written_at_the_other_and_nothing_goes_round(
@@ -61,7 +61,7 @@ class Pairs:
         pair.two.execute("INSERT INTO orders VALUES (1001, 'two', 1, 1001), (1002, 'two', 2, NULL)")
         pair.one.execute("DELETE FROM orders WHERE id BETWEEN 50 AND 60")
         pair.two.execute("UPDATE orders SET id = 2000, code = 61000 WHERE id = 150")
-        pair.two.execute("UPDATE people SET name = 'cy' WHERE id = 2")
+        pair.two.execute("""UPDATE people SET name = 'cy', doc = '{"b": 2}' WHERE id = 2""")
         pair.catch_up()
         assert pair.is_equal
         notes = set(pair.one.execute("SELECT note, COUNT(*) FROM orders GROUP BY note"))
