@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.core.markers import EdgeOrigins
 
@@ -67,6 +68,17 @@ class Topology:
         text = f"{self.name}: {self.src_node} -> {self.dst_node} ({shape}, marker {self.marker})"
         text += f", only changes of {', '.join(self.do_nodes)}" if self.do_nodes else ""
         return text + (f", none of {', '.join(self.ignore_nodes)}" if self.ignore_nodes else "")
+
+    def refusal(self, what: str) -> RefusedError:
+        """Return the error for what would take the place of rows of a living node."""
+        return RefusedError(
+            f"an edge of a topology {what}",
+            where=f"edge from {self.src_node} to {self.dst_node} of {self.name}",
+            risk="rows that are read again would take the place of what was written at "
+            f"{self.dst_node} and has not come to {self.src_node} yet; nothing was changed",
+            remedy="compare both nodes with `verify`, and correct by hand, at one of them, the "
+            "rows that differ; the page 'Two nodes' says how a node is copied anew",
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the edge as JSON holds it; `from_json` reads it back equal."""

@@ -39,15 +39,6 @@ class Node:
     def execute(self, sql: str) -> list[tuple[object, ...]]:
         return self.server.execute(sql, database=self.database)
 
-    def log_end(self) -> tuple[object, ...]:
-        """Return file and offset at the end of the node's log."""
-        for query in ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"):
-            try:
-                return tuple(self.server.execute(query)[0][:2])
-            except Exception:  # noqa: BLE001 - the other one is this server's
-                continue
-        raise AssertionError("neither statement shows the log's end")
-
     def dump(self) -> dict[str, object]:
         """Return all rows of all tables."""
         tables = [str(row[0]) for row in self.execute("SHOW TABLES")]

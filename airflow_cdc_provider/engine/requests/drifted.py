@@ -8,10 +8,18 @@ from collections.abc import Collection
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
+from airflow_cdc_provider.core.topology import Topology
 
 
-def ask_for_drifted(store: StateStore, name: PipelineName, tables: Collection[TableId]) -> None:
-    """Ask for a resync of tables that changed at the sink, unless one is asked for already."""
+def ask_for_drifted(
+    store: StateStore, name: PipelineName, tables: Collection[TableId], *, edge: Topology | None
+) -> None:
+    """Ask for a resync of tables that changed at the sink, unless one is asked for already.
+
+    Nothing is asked of an edge: it reads no rows again.
+    """
+    if edge is not None:
+        return
     asked = {
         table
         for request in store.requests(name, only_open=True)

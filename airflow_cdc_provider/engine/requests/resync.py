@@ -35,7 +35,6 @@ from airflow_cdc_provider.core.splits import Chosen, Interval
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.chosen_reads import (
     ChosenReads,
@@ -92,7 +91,7 @@ class Resync:
     def run(self) -> None:
         """Read the rows of the request's tables that are left, and join them to the sink."""
         if self._job.spec.edge is not None:
-            raise _in_topology(self._job.spec.edge)
+            raise self._job.spec.edge.refusal("reads no rows again")
         schemas = self._own_schemas()
         for table in self.request.scope.tables:
             if table not in schemas:
@@ -266,18 +265,6 @@ def _require_interval(schema: TableSchema, chosen: Chosen | None) -> None:
             risk="none: what was joined stays, and nothing else was changed",
             remedy="ask for an interval of a column that it has now, or `resync` the table",
         )
-
-
-def _in_topology(edge: Topology) -> RefusedError:
-    """Return the error for a request of an edge: its sink's own rows would be lost."""
-    return RefusedError(
-        "an edge of a topology reads no rows again",
-        where=f"edge from {edge.src_node} to {edge.dst_node} of {edge.name}",
-        risk=f"what was written at {edge.dst_node} and has not come to {edge.src_node} yet would "
-        "be lost; nothing was changed",
-        remedy="compare both nodes with `verify`, and correct by hand, at one of them, the rows "
-        "that differ",
-    )
 
 
 def _not_in_plan(table: TableId) -> RefusedError:

@@ -74,7 +74,7 @@ class TableIsolation:
             if not stopped:
                 return False
             # asked first: a table that was stopped comes back as if its rows were right
-            ask_for_drifted(self._job.store, self._name, self._changed_at_sink(error, stopped))
+            self._ask_for_drifted(self._changed_at_sink(error, stopped))
             error = self._scrubbed(error)
             ledger.stop_tables(stopped, StoredError.of(error))
         self._tell(stopped_text(stopped, error), level="error")
@@ -223,7 +223,7 @@ class TableIsolation:
             else:
                 return True, NO_ERROR
         if isinstance(refused, SinkTableChangedError):
-            ask_for_drifted(self._job.store, self._name, [table])
+            self._ask_for_drifted([table])
         refused = self._scrubbed(refused)
         stored = StoredError.of(refused)
         ledger.stop_tables([table])  # what was begun of its definition is looked at anew
@@ -280,6 +280,10 @@ class TableIsolation:
                     sink.apply(batch)
                 if time.monotonic() - began < _NEAR_S:
                     return
+
+    def _ask_for_drifted(self, tables: Collection[TableId]) -> None:
+        """Ask for the rows of tables that somebody changed at the sink."""
+        ask_for_drifted(self._job.store, self._name, tables, edge=self._job.spec.edge)
 
     def _may_be_read_again(self, table: TableId, error: CdcError) -> bool:
         """Tell whether the log cannot bring the table back, and a `resume` was asked for."""

@@ -87,8 +87,8 @@ class TableLooks:
             self._following.changing.release()
         if drifts:
             tables = [drift.table for drift in drifts]
-            if self._job.spec.edge is None:
-                ask_for_drifted(self._job.store, self._job.spec.pipeline, tables)
+            spec = self._job.spec
+            ask_for_drifted(self._job.store, spec.pipeline, tables, edge=spec.edge)
             raise drift_error(drifts, f"sink of {self._job.spec.pipeline}")
 
     def _drifts(self) -> Sequence[TableDrift]:

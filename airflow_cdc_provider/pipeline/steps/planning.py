@@ -229,10 +229,10 @@ def _tell(run: Run, warning: str) -> None:
 def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     """Continue the stored plan: reconcile, create missing sink tables, store the origin."""
     correction = reconcile(run.store, ledger, run.name, generation)
-    if not correction.handed_off:
-        require_begun_by_copy(run)
     if correction.handed_off:
         finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
+    else:
+        require_begun_by_copy(run)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
     kept = [plan for plan in found.tables if plan.schema.table not in not_copied]
@@ -334,8 +334,7 @@ def _make_targets(run: Run, ledger: Ledger, tables: Sequence[TablePlan]) -> tupl
             if not found:
                 mark_drifted(run.store, run.name, run.held.generation, scrubbed(run, error))
                 raise
-            if run.model.edge is None:
-                ask_for_drifted(run.store, run.name, found)
+            ask_for_drifted(run.store, run.name, found, edge=run.model.edge)
             ledger.stop_tables(found, StoredError.of(error))
             run.store.tell(run.name, stopped_text(found, error), level="error")
             stopped.update(found)
