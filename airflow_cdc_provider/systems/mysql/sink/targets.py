@@ -94,12 +94,13 @@ class MySqlTargets:
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return source and sink table of each of the pipeline's claims."""
-        if not ledger_version(self._session):
+        where = self._claims()
+        if not where:
             return ()
         rows = self._session.rows(
             " UNION ".join(
                 f"SELECT source_table, sink_table FROM {LEDGER}.{claims} WHERE {self._mine}"
-                for claims in self._claims()
+                for claims in where
             )
             + " ORDER BY source_table, sink_table"
         )
@@ -112,9 +113,9 @@ class MySqlTargets:
 
         `known` are tables whose rows are known to be this pipeline's.
         """
-        has_ledger = ledger_version(self._session) > 0
-        holders = self._holders(plans) if has_ledger else []
-        return self._judged(plans, holders, known, has_ledger=has_ledger)
+        where = self._claims()
+        holders = self._holders(plans, where)
+        return self._judged(plans, holders, known, has_ledger=bool(where))
 
     def claim(
         self,
@@ -138,11 +139,11 @@ class MySqlTargets:
     ) -> tuple[TableId, ...]:
         """Claim the plans' sink tables within a transaction that holds the generation."""
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
-        mine = [each for each in self._holders(plans) if self._is_mine(each[1])]
+        mine = [each for each in self._holders(plans, _CLAIMS) if self._is_mine(each[1])]
         # in one order for all pipelines, or two could wait for each other
         for plan in sorted(plans, key=lambda plan: self._name(plan.sink_table)):
             self._insert(plan)
-        after = self._holders(plans, lock="FOR UPDATE")
+        after = self._holders(plans, _CLAIMS, lock="FOR UPDATE")
         others = [each for each in after if not self._is_mine(each[1])]
         found = self._judged(plans, [*mine, *others], known, has_ledger=True)
         refused = [each for each in found if each.pipeline or not replace_rows]
@@ -194,11 +195,12 @@ class MySqlTargets:
     def _require_mine(self, tables: Collection[TableId]) -> None:
         """Refuse tables that this pipeline does not own."""
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
+        where = self._claims()
         for table in tables:
             name = _is(self._name(table))
             holders = {
                 str(row[0])
-                for claims in self._claims()
+                for claims in where
                 for row in self._session.rows(
                     f"SELECT pipeline FROM {LEDGER}.{claims} WHERE {name} FOR UPDATE"
                 )
@@ -230,18 +232,21 @@ class MySqlTargets:
         )
 
     def _claims(self) -> tuple[str, ...]:
-        """Return the tables of the ledger that hold claims."""
-        return _CLAIMS if ledger_version(self._session) >= _EDGES_SINCE else _CLAIMS[:1]
+        """Return the tables of the ledger that hold claims; none without a ledger."""
+        version = ledger_version(self._session)
+        if not version:
+            return ()
+        return _CLAIMS if version >= _EDGES_SINCE else _CLAIMS[:1]
 
     def _holders(
-        self, plans: Sequence[TablePlan], *, lock: str = ""
+        self, plans: Sequence[TablePlan], where: Sequence[str], *, lock: str = ""
     ) -> Sequence[tuple[_Name, _Holder]]:
-        """Return the owners of the plans' sink tables, as far as these are claimed."""
+        """Return the owners of the plans' sink tables, as far as `where` has claims on them."""
         names = sorted({self._name(plan.sink_table) for plan in plans})
         if not names:
             return []
         found = []
-        for claims in self._claims():
+        for claims in where:
             topology = "''" if claims == "target" else "topology"
             rows = self._session.rows(
                 f"SELECT database_name, table_name, pipeline, source_table, {topology} "
