@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,16 @@ from airflow_cdc_provider.core.errors import (
     FencedError,
     PreflightError,
     RefusedError,
+    SinkBusyError,
     SnapshotRequiredError,
     TablesStoppedError,
     UnsupportedTableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.core.stored_error import NO_ERROR
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.run import Run, give_back, take_over
 from airflow_cdc_provider.pipeline.steps import table_membership
 from airflow_cdc_provider.pipeline.steps.planning import plan
@@ -110,6 +115,31 @@ def test_what_became_of_the_request_does_not_matter_the_table_is_read(shop: Shop
         RequestStatus.DONE,
     }
     assert table in {state.table for state in ended.store.tables(ended.name)}
+
+
+def test_a_sink_that_is_busy_when_all_rows_are_in_is_told_again_that_they_are(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced(shop)
+    later(shop)
+    run = shop.run()
+    add_tables(run)
+    give_back(run)
+    busy, change_tables = (
+        [SinkBusyError("deadlock", "sink", "none", "nothing")],
+        Ledger.change_tables,
+    )
+
+    def once_busy(ledger: Ledger, **tables: Any) -> StreamSplit:
+        if "read" in tables and busy:
+            raise busy.pop()
+        return change_tables(ledger, **tables)
+
+    monkeypatch.setattr(Ledger, "change_tables", once_busy)
+    ended = synced(shop)
+    assert (busy, at_sink(shop, "later")) == ([], at_source(shop, "later"))
+    (request,) = ended.store.requests(ended.name)
+    assert (request.status, request.error) == (RequestStatus.DONE, NO_ERROR)
 
 
 def test_the_state_store_may_be_lost_before_it_is_read(shop: Shop) -> None:

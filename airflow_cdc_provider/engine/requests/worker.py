@@ -245,7 +245,7 @@ class RequestWorker:
         resync = Resync(self._around, request, readers)
         try:
             self._try(resync, resync.run)
-            self._note_read(request)
+            self._try(resync, lambda: self._note_read(request))
         except GivenUpError:
             if self._is_ending():
                 raise

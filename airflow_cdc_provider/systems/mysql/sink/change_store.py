@@ -111,11 +111,11 @@ def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], 
     mine = pipeline_is(owner.pipeline)
 
     def spread() -> None:
+        ledger.check_generation(session, owner)
+        rows = slot_rows(session, owner, lock="FOR UPDATE")
         ledger.check_generation(session, owner, lock="FOR UPDATE")
-        rows = slot_rows(session, owner)
         if len(rows) in (0, slots):
             if needs_cleanup(session, owner):
-                slot_rows(session, owner, lock="FOR UPDATE")
                 delete_unused_splits(session, owner)
             return
         stream = collapsed(rows, plans)

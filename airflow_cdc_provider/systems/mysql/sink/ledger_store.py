@@ -9,8 +9,9 @@ written rows, but they are never committed. Checking at the end, not at the begi
 new owner from waiting for a long transaction; moving the generation also ends the sessions of older
 ones (see `writers`), whose row locks would otherwise stand in the way.
 
-**Order of locks.** The generation's row comes first, then the rows of all writer slots. Only what
-holds the generation last locks its slots before.
+**Order of locks.** The rows of writers come first, the generation's row last, as in each writer's
+own transaction: slots in their order, then stopped tables. Whoever changes the ledger waits for a
+batch that is under way, and neither undoes the other.
 
 **Stream progress.** A row a slot holds the position, and names the stream split, which can be
 large: see `stored_splits`. A split is stored at hand-off and again only when half of its tables, or
@@ -45,6 +46,9 @@ from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_chan
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import slot_rows
 from airflow_cdc_provider.systems.mysql.sink.stopped_rows import stopped_tables
+
+_WRITERS = Part.SLOTS | Part.STOPPED
+"""What writers lock before they hold the generation."""
 
 
 class MySqlLedgerStore:
@@ -88,11 +92,19 @@ class MySqlLedgerStore:
                 f"INSERT IGNORE INTO {LEDGER}.pipeline (pipeline) "
                 f"VALUES ({literal(str(owner.pipeline))})"
             )
-        lock = "" if ask.hold is Hold.LAST else "FOR UPDATE"
-        state = ledger.read_owner(self._session, owner, lock=lock)
-        if ask.hold is not Hold.ARRIVAL:
-            require_owner(state, ask.by)  # before it locks or reads any more
-        state = self._with_parts(state, ask.reads, lock="FOR UPDATE")
+        parts = ask.reads
+        if ask.hold is Hold.ARRIVAL:
+            state = ledger.read_owner(self._session, owner, lock="FOR UPDATE")
+        else:
+            state = ledger.read_owner(self._session, owner)
+            require_owner(state, ask.by)  # before it waits for the writers of a newer one
+            state = self._with_parts(state, parts & _WRITERS, lock="FOR UPDATE")
+            parts &= ~_WRITERS
+        if ask.hold is Hold.FIRST:
+            held = ledger.read_owner(self._session, owner, lock="FOR UPDATE")
+            require_owner(held, ask.by)
+            state = replace(state, generation=held.generation, plan_id=held.plan_id)
+        state = self._with_parts(state, parts)
         records = ask.decide(state)
         writer = RecordWriter(self._session, owner, state)
         for record in records:
@@ -102,12 +114,12 @@ class MySqlLedgerStore:
         return state.with_records(records), records
 
     def _with_parts(self, state: LedgerState, parts: Part, *, lock: str = "") -> LedgerState:
-        """Return the state with these parts read; `lock` is a locking clause for the slots."""
+        """Return the state with these parts read; `lock` is a clause that locks writers' rows."""
         session, owner = self._session, self._owner
         if Part.SLOTS in parts:
             state = replace(state, slots=tuple(slot_rows(session, owner, lock=lock)))
         if Part.STOPPED in parts:
-            state = replace(state, stopped=stopped_tables(session, owner))
+            state = replace(state, stopped=stopped_tables(session, owner, lock=lock))
         if Part.CHANGES in parts:
             state = replace(state, changes=open_changes(session, owner.pipeline))
         if Part.REPORTS in parts:

@@ -22,11 +22,16 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, store_split
 
 
-def stopped_tables(session: SinkSession, owner: Owner) -> tuple[StoppedTable, ...]:
-    """Return the tables that were taken out of the stream, each with its own stream split."""
+def stopped_tables(
+    session: SinkSession, owner: Owner, *, lock: str = ""
+) -> tuple[StoppedTable, ...]:
+    """Return the tables that were taken out of the stream, each with its own stream split.
+
+    `lock` is a locking clause.
+    """
     rows = session.rows(
         f"SELECT position, split, error, since_us FROM {LEDGER}.stopped_table "
-        f"WHERE {pipeline_is(owner.pipeline)} ORDER BY table_name"
+        f"WHERE {pipeline_is(owner.pipeline)} ORDER BY table_name {lock}"
     )
     found = []
     for position, split, error, since_us in rows:
