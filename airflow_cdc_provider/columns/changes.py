@@ -114,6 +114,11 @@ class ChangeBatch:
     """That log holds rows of pipelines' ledgers, or no transaction at all."""
     origins: frozenset[str] = frozenset()
     """The nodes where its transactions were written; empty if the log is read without that rule."""
+    knew: LogPosition | None = None
+    """Up to where the opposite edge of a topology had brought the sink's log to the source by then.
+
+    None if the log has said nothing of that since the reader's start, or is read without asking.
+    """
 
     @property
     def changes(self) -> int:

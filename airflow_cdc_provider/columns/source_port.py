@@ -211,6 +211,8 @@ class LogReading:
     origins: EdgeOrigins | None = None
     """Transactions that are left out by the marker they begin with. The log is read so as a stream
     alone: what is replayed onto rows that were read needs every transaction."""
+    opposite: str = ""
+    """The name in ledgers of the edge back, whose progress the batches tell; empty: not asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,15 +64,17 @@ def idle_range_to_json(quiet: IdleRange | None) -> Json:
     if quiet is None:
         return None
     ends = [position_to_json(quiet.start), position_to_json(quiet.end)]
-    return [*ends, quiet.only_ledgers]
+    knew = [] if quiet.knew is None else [position_to_json(quiet.knew)]
+    return [*ends, quiet.only_ledgers, *knew]
 
 
 def idle_range_from_json(form: Json) -> IdleRange | None:
     """Read a range of idle log from its JSON form."""
     if form is None:
         return None
-    start, end, only_ledgers = form
-    return IdleRange(position_from_json(start), position_from_json(end), only_ledgers)
+    start, end, only_ledgers, *knew = form
+    known = position_from_json(knew[0]) if knew else None
+    return IdleRange(position_from_json(start), position_from_json(end), only_ledgers, known)
 
 
 def effect_to_json(effect: StatementEffect) -> Json:

@@ -23,13 +23,15 @@ class IdleRange:
     end: LogPosition
     only_ledgers: bool
     """It holds commits of pipelines' ledgers and nothing else."""
+    knew: LogPosition | None = None
+    """See `ChangeBatch.knew`, at the end; None if that is what it was at the start."""
 
     def then(self, other: IdleRange) -> IdleRange:
         """Return this range extended by one read behind it; `other` alone if they do not touch."""
         if not (_reaches(self.end, other.start) and _reaches(other.start, self.start)):
             return other
         only_ledgers = self.only_ledgers and other.only_ledgers
-        return IdleRange(self.start, other.end, only_ledgers)
+        return IdleRange(self.start, other.end, only_ledgers, other.knew or self.knew)
 
     def leads(self, position: LogPosition, to: LogPosition) -> bool:
         """Tell whether only idle log, if any, is between a position and a later one."""

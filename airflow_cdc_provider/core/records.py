@@ -202,6 +202,8 @@ class NoteKind(StrEnum):
     """What comparing found last of each table: when it began, and whether rows differed."""
     SEED = "seed"
     """Where the log of an edge's sink ended before the edge copied its rows there."""
+    KNOWN = "known"
+    """What the source of an edge that was seeded knew of its sink's log at first."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

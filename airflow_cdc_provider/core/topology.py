@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from airflow_cdc_provider.core.errors import RefusedError
@@ -43,6 +43,19 @@ class Topology:
     ignore_nodes: tuple[str, ...] = ()
     """Origins that the edge does not bring."""
     is_mesh: bool = False
+    winner: str = ""
+    """The node whose change stays where both ends change one row; empty: nobody looks for that."""
+
+    @property
+    def name_in_ledger(self) -> str:
+        """Return the edge's name in the ledger at its sink, by which the opposite edge knows it."""
+        return f"{self.name}:{self.src_node}:{self.dst_node}"
+
+    def opposite(self) -> Topology:
+        """Return the edge back, which brings all that its shape gives it."""
+        return replace(
+            self, src_node=self.dst_node, dst_node=self.src_node, do_nodes=(), ignore_nodes=()
+        )
 
     @property
     def way_to_seed(self) -> str:
@@ -66,6 +79,7 @@ class Topology:
     def __str__(self) -> str:
         shape = "mesh" if self.is_mesh else "tree"
         text = f"{self.name}: {self.src_node} -> {self.dst_node} ({shape}, marker {self.marker})"
+        text += f", {self.winner} wins" if self.winner else ""
         text += f", only changes of {', '.join(self.do_nodes)}" if self.do_nodes else ""
         return text + (f", none of {', '.join(self.ignore_nodes)}" if self.ignore_nodes else "")
 
@@ -90,6 +104,7 @@ class Topology:
             "do_nodes": list(self.do_nodes),
             "ignore_nodes": list(self.ignore_nodes),
             "is_mesh": self.is_mesh,
+            "winner": self.winner,
         }
 
     @classmethod

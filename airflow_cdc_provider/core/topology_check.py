@@ -46,7 +46,7 @@ def check_topologies(
 
 def _of_topology(own: Sequence[EdgeFile], outside: Sequence[PipelineEnds]) -> Iterator[EdgeProblem]:
     """Yield what is wrong with one topology."""
-    disagree = (*_disagreeing(own), *_respelled_nodes(own))
+    disagree = (*_disagreeing(own), *_respelled_nodes(own), *_disagreeing_winners(own))
     yield from disagree or wrong_shape(own)
     yield from _no_mesh_yet(own)
     yield from _servers(own)
@@ -112,6 +112,23 @@ def _disagreeing(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
                 f"its shape is {_shape(each)}, and that of {first.file} is {_shape(first)}",
                 "write the same shape in all files of the topology",
             )
+
+
+def _disagreeing_winners(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
+    """Yield edges back that settle conflicts in another way than the edge there."""
+    by_pair = {each.pair: each for each in edges}
+    for (src, dst), there in by_pair.items():
+        back = by_pair.get((dst, src))
+        if back is None or src > dst or back.edge.winner == there.edge.winner:
+            continue
+        says = there.edge.winner or "settles none"
+        yield EdgeProblem(
+            back.file,
+            ("topology", "conflicts"),
+            f"its winner is {back.edge.winner or 'none'}, and in {there.file} it is {says}: the "
+            "nodes would keep different rows",
+            "write the same conflicts in the files of both edges",
+        )
 
 
 def _shape(each: EdgeFile) -> str:

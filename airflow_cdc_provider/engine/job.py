@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import (
     NOTHING_STARTED,
@@ -22,7 +23,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
-from airflow_cdc_provider.core.records import PipelineState, TablePlan
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import NoteKind, PipelineState, TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -102,8 +104,18 @@ class Job:
             self.servers.sink,
             Owner(spec.pipeline, spec.generation),
             self.plans(),
-            SinkSettings(spec.apply, spec.writers, spec.source_options, spec.edge),
+            SinkSettings(
+                spec.apply, spec.writers, spec.source_options, spec.edge, self._known_at_first()
+            ),
         )
+
+    def _known_at_first(self) -> LogPosition | None:
+        """Return what an edge's source knew of the sink's log at first, None if nothing is kept."""
+        edge, name = self.spec.edge, self.spec.pipeline
+        if edge is None or not edge.winner:
+            return None
+        note = self.store.note(name, NoteKind.KNOWN) or self.store.note(name, NoteKind.SEED)
+        return None if note is None else position_from_json(note.form["position"])
 
     def pipeline(self) -> PipelineState:
         """Return the pipeline's state; `RefusedError` if the pipeline has no plan."""

@@ -17,8 +17,15 @@ def log_reading(
     spec: JobSpec, schemas: Mapping[TableId, TableSchema], *, reader: int = STREAM
 ) -> LogReading:
     """Return the settings of a reader of the log; on an edge it leaves out by origin."""
-    origins = None if spec.edge is None else spec.edge.origins()
-    return LogReading(schemas, reader, spec.max_batch_changes, spec.source_options, origins=origins)
+    edge = spec.edge
+    return LogReading(
+        schemas,
+        reader,
+        spec.max_batch_changes,
+        spec.source_options,
+        origins=None if edge is None else edge.origins(),
+        opposite=edge.opposite().name_in_ledger if edge is not None and edge.winner else "",
+    )
 
 
 def split_reading(

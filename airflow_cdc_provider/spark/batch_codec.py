@@ -45,6 +45,7 @@ def encode(batch: ChangeBatch) -> bytes:
         "bytes": batch.bytes,
         "only_ledgers": batch.only_ledgers,
         "origins": sorted(batch.origins),
+        "knew": None if batch.knew is None else position_to_json(batch.knew),
         "barrier": None if barrier is None else _statement_form(barrier),
         "tables": [
             {
@@ -82,6 +83,7 @@ def decode(encoded: bytes) -> ChangeBatch:
         bytes=header["bytes"],
         only_ledgers=header["only_ledgers"],
         origins=frozenset(header["origins"]),
+        knew=None if header["knew"] is None else position_from_json(header["knew"]),
     )
 
 

@@ -24,7 +24,7 @@ source:
 sink:
   dsn_env: {dst}_DSN
   route: {{"{source}.*": "{sink}.*"}}
-topology: {{name: {topology}, src_node: {src}, dst_node: {dst}}}
+topology: {{name: {topology}, src_node: {src}, dst_node: {dst}{conflicts}}}
 """
 
 
@@ -72,8 +72,8 @@ class Edge:
             run_until_caught_up(run, SparkOptions(NO_SPARK, log_folder=self.path.parent / "logs"))
 
 
-def edge_between(src: Node, dst: Node, folder: Path, topology: str) -> Edge:
-    """Write the file of an edge."""
+def edge_between(src: Node, dst: Node, folder: Path, topology: str, *, winner: str = "") -> Edge:
+    """Write the file of an edge; conflicts are settled if it names a winner."""
     path = folder / f"{src.name}_to_{dst.name}.yaml"
     name = f"{topology}_{src.name}_{dst.name}"
     text = FILE.format(
@@ -83,6 +83,7 @@ def edge_between(src: Node, dst: Node, folder: Path, topology: str) -> Edge:
         source=src.database,
         sink=dst.database,
         topology=topology,
+        conflicts=f", conflicts: {{policy: priority, winner: {winner}}}" if winner else "",
     )
     path.write_text(text)
     environment = {f"{node.name}_DSN": node.server.dsn() for node in (src, dst)}
@@ -115,12 +116,17 @@ class Pair:
 
 
 def pair_of(
-    one: SqlServer, two: SqlServer, fresh_database: Callable[[SqlServer], str], folder: Path
+    one: SqlServer,
+    two: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    folder: Path,
+    *,
+    winner: str = "",
 ) -> Pair:
     """Make two empty databases and the files of the two edges."""
     first = Node("one", one, fresh_database(one))
     second = Node("two", two, fresh_database(two))
     topology = f"t_{first.database}"
-    there = edge_between(first, second, folder, topology)
-    back = edge_between(second, first, folder, topology)
+    there = edge_between(first, second, folder, topology, winner=winner)
+    back = edge_between(second, first, folder, topology, winner=winner)
     return Pair(first, second, there, back)

@@ -171,7 +171,7 @@ def pass_over(state: LedgerState, by: int, quiet: IdleRange) -> Records:
     """Move each writer slot to the end of an idle range of the log, never back."""
     require_owner(state, by)
     return tuple(
-        SlotMoved(number, quiet.end)
+        SlotMoved(number, quiet.end, quiet.knew)
         for number, slot in enumerate(known(state.slots))
         if quiet.moves(slot.position)
     )

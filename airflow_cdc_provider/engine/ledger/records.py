@@ -62,6 +62,8 @@ class SlotMoved:
 
     slot: int
     position: LogPosition
+    knew: LogPosition | None = None
+    """What an edge's source knew there of the sink's log; None: what it knew before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Protocol
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.guard import Guard
 from airflow_cdc_provider.engine.sink.port import AppliedBatch
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection
 from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotStore, smallest_end
@@ -42,14 +43,21 @@ class SlotChangeSink:
     """Applies batches of changes to a sink whose ledger has writer slots."""
 
     def __init__(
-        self, store: ChangeStore, captured: CapturedTables, *, of_stopped_table: bool = False
+        self,
+        store: ChangeStore,
+        captured: CapturedTables,
+        *,
+        of_stopped_table: bool = False,
+        guard: Guard | None = None,
     ) -> None:
+        """`guard` knows what others change at the sink; it is closed with the sink."""
         self.quiet: IdleRange | None = None
         self._store = store
         self._captured = captured
         self._of_stopped_table = of_stopped_table
+        self._guard = guard
         self._writers = [
-            SlotWriter(slot, of_stopped_table=of_stopped_table) for slot in store.slots
+            SlotWriter(slot, of_stopped_table=of_stopped_table, guard=guard) for slot in store.slots
         ]
         count = len(self._writers)
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="cdc-slot") if count > 1 else None
@@ -58,6 +66,8 @@ class SlotChangeSink:
         """Close the writers' sessions; an open transaction is rolled back."""
         if self._pool is not None:
             self._pool.shutdown()
+        if self._guard is not None:
+            self._guard.close()
         self._store.close()
 
     def stream(self) -> StreamSplit | None:

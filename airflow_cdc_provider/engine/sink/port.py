@@ -312,6 +312,8 @@ class SinkSettings:
     """Of the source whose rows are written: some say how its values are."""
     edge: Topology | None = None
     """The edge of a topology that the pipeline is: its transactions are marked."""
+    known: LogPosition | None = None
+    """Of an edge whose conflicts are settled: what its source knew of the sink's log at first."""
     local_files: bool = True
     """Files of the client's may be loaded where the sink allows it."""
 

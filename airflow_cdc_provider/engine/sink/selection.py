@@ -189,7 +189,7 @@ class Selection:
             return None
         if self.end_within(stream)[1] is not None:
             return None
-        return IdleRange(batch.start, batch.end, batch.only_ledgers)
+        return IdleRange(batch.start, batch.end, batch.only_ledgers, batch.knew)
 
     def end_within(self, stream: StreamSplit) -> tuple[LogPosition | None, CdcError | None]:
         """Return the position to commit, and the error if a barrier stops the stream there."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from airflow_cdc_provider.core.conflicts import Conflict
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
@@ -28,6 +29,8 @@ class SlotOutcome:
     """The stream ends here: a statement changed a captured table, or may have."""
     passed_over: IdleRange | None = None
     """The batch, if nothing of it was committed because it holds nothing for the sink."""
+    knew: LogPosition | None = None
+    """What an edge's source knew there of the sink's log; None: what it knew before."""
 
     @classmethod
     def of(cls, position: LogPosition, work: TableBatch | FewWork) -> SlotOutcome:
@@ -59,6 +62,12 @@ class SlotRow:
     """The name under which the store keeps the split."""
     stream: StreamSplit
     """The stored split: positions behind it are not yet taken into account."""
+    knew: LogPosition | None = None
+    """What an edge's source knew of the sink's log at the position; None if nothing was stored."""
+
+    def moved(self, end: LogPosition, knew: LogPosition | None) -> SlotRow:
+        """Return the row at another position; `knew` is None if that has not changed."""
+        return replace(self, position=end, knew=knew or self.knew)
 
 
 class SlotStore(Protocol):
@@ -87,12 +96,27 @@ class SlotStore(Protocol):
         checked last, and held until the commit.
         """
 
+    def set_savepoint(self) -> None:
+        """Begin what `undo_to_savepoint` undoes, within the open transaction."""
+
+    def undo_to_savepoint(self) -> None:
+        """Undo what was written since the savepoint; the rows stay locked."""
+
+    def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
+        """Store conflicts in the open transaction."""
+
     def commit_at_once(
-        self, selection: Selection, row: SlotRow, end: LogPosition
+        self,
+        selection: Selection,
+        row: SlotRow,
+        end: LogPosition,
+        *,
+        may_commit: Callable[[], bool] | None = None,
     ) -> SlotOutcome | None:
         """Commit a small batch behind `row` in fewer round trips; None if nothing was kept.
 
-        Then it is committed step by step. A store that has no such way always returns None.
+        Then it is committed step by step. `may_commit` is asked when its rows are written. A store
+        that has no such way always returns None.
         """
 
 

@@ -13,9 +13,12 @@ without its beginning. Whoever opens the sink again begins at the ledger's posit
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.engine.ledger.state import stored_anew
+from airflow_cdc_provider.engine.sink.guard import Guard
+from airflow_cdc_provider.engine.sink.guarded_writes import GuardedWrites
 from airflow_cdc_provider.engine.sink.selection import Selection
 from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow, SlotStore
 
@@ -23,9 +26,15 @@ from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow, Sl
 class SlotWriter:
     """Applies batches of changes to one writer slot."""
 
-    def __init__(self, store: SlotStore, *, of_stopped_table: bool = False) -> None:
-        """`of_stopped_table`: it applies an isolated table's changes, not the stream's."""
+    def __init__(
+        self, store: SlotStore, *, of_stopped_table: bool = False, guard: Guard | None = None
+    ) -> None:
+        """`of_stopped_table`: it applies an isolated table's changes, not the stream's.
+
+        `guard` knows what others change at the sink.
+        """
         self.store = store
+        self._guarded = None if guard is None else GuardedWrites(guard, store)
         self._of_stopped_table = of_stopped_table
         self._reached: SlotRow | None = None
         """Where the transaction under way found the slot, or moves it to."""
@@ -70,10 +79,12 @@ class SlotWriter:
         end, stopped_by = selection.end_within(left.stream)
         if end is None or stopped_by is not None or not selection.batch.changes:
             return None
-        outcome = self.store.commit_at_once(selection, left, end)
+        guarded = self._guarded
+        may_commit = None if guarded is None else partial(guarded.is_free, selection, left)
+        outcome = self.store.commit_at_once(selection, left, end, may_commit=may_commit)
         if outcome is None:
             return None
-        self._reached = replace(left, position=end)
+        self._reached = left.moved(end, selection.batch.knew)
         return outcome
 
     def _apply_whole(self, selection: Selection) -> SlotOutcome:
@@ -117,7 +128,10 @@ class SlotWriter:
         work = selection.work(row.position, row.stream)
         if work.tables:
             self.store.mark(selection.batch.origins)
-        self.store.write(work)
+        if self._guarded is None or not work.tables:
+            self.store.write(work)
+        else:
+            self._guarded.write(selection, row, work)
         return SlotOutcome.of(row.position, work)
 
     def _moved(self, selection: Selection, row: SlotRow, outcome: SlotOutcome) -> SlotOutcome:
@@ -125,7 +139,8 @@ class SlotWriter:
         end, stopped_by = selection.end_within(row.stream)
         if end is None:
             raise ValueError("a part of a transaction is not stored")
-        outcome = replace(outcome, end=end, stopped_by=stopped_by)
+        knew = selection.batch.knew
+        outcome = replace(outcome, end=end, stopped_by=stopped_by, knew=knew)
         self.store.move(outcome, stored_anew(row.stream, end))
-        self._reached = replace(row, position=end)
+        self._reached = row.moved(end, knew)
         return outcome

@@ -431,6 +431,12 @@ class PipelineFile(Section):
         return PipelineName(self.pipeline)
 
     @property
+    def isolates_tables(self) -> bool:
+        """Whether a table that cannot go on is left alone, and the others flow on."""
+        is_guarded = self.edge is not None and bool(self.edge.winner)
+        return self.stream.table_errors == "isolate" and not is_guarded
+
+    @property
     def edge(self) -> Topology | None:
         """Return which edge of a topology the pipeline is, None if it is in none."""
         return None if self.topology is None else self.topology.edge

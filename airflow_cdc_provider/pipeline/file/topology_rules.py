@@ -48,6 +48,7 @@ def check_topology(file: PipelineFile) -> Iterator[Found]:
     yield from _nodes(section)
     yield from _origins(section)
     yield from _marker(file, section)
+    yield from _conflicts(file, section)
     yield from _sink(file)
     yield from _stream(file)
     yield from _rows_that_differ(file)
@@ -144,6 +145,32 @@ def _marker(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
                 f"{table} would go to {marker}, which is the topology's marker",
                 "route it elsewhere, exclude it, or name another marker",
             )
+
+
+def _conflicts(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
+    """Yield what does not go together with conflicts that are settled."""
+    conflicts = section.conflicts
+    if conflicts is None:
+        return
+    if conflicts.winner not in {section.src_node, section.dst_node}:
+        yield (
+            ("topology", "conflicts", "winner"),
+            f"{conflicts.winner} is no node of this edge",
+            f"write {section.src_node} or {section.dst_node}, the same in both edges' files",
+        )
+    for key in ("do_nodes", "ignore_nodes"):
+        if getattr(section, key):
+            yield (
+                ("topology", key),
+                "conflicts with changes that are not brought could not be settled alike",
+                "remove it, or remove conflicts",
+            )
+    if "table_errors" in file.stream.model_fields_set and file.stream.table_errors == "isolate":
+        yield (
+            ("stream", "table_errors"),
+            "a table that one edge leaves alone would hide from the other what its node knew",
+            "write stop, or leave it out: where conflicts are settled that is stop",
+        )
 
 
 def _sources_of(target: TableId, routes: Sequence[Route]) -> Iterator[TableId]:

@@ -33,19 +33,33 @@ def _marker(value: Any) -> Any:
     return value
 
 
-def _conflicts(value: Any) -> Any:
-    """Refuse rules for conflicts, which are of a later release."""
-    if value is not None:
+def _policy(value: Any) -> Any:
+    """Refuse rules for conflicts that are of a later release."""
+    if value in {"column", "stop"}:
         raise WrongValueError(
-            "settling conflicts between nodes is not in this release",
-            "leave the key out, and write each row at one node only",
+            f"the policy {value} is not in this release",
+            "write policy: priority, with the node that wins as winner",
         )
     return value
 
 
 TopologyName = Annotated[str, BeforeValidator(_topology_name)]
 MarkerTable = Annotated[str, BeforeValidator(_marker)]
-NoConflicts = Annotated[None, BeforeValidator(_conflicts)]
+Policy = Annotated[Literal["priority"], BeforeValidator(_policy)]
+
+
+class ConflictsSection(Section):
+    """What becomes of a row that both nodes of an edge change at the same time."""
+
+    policy: Policy = Field(
+        description="`priority`: the change of one node stays, and is written over the other's.",
+        examples=["priority"],
+    )
+    winner: TopologyName = Field(
+        description="The node whose change stays: `src_node` or `dst_node`, the same in the files "
+        "of both edges between them.",
+        examples=["berlin"],
+    )
 
 
 class TopologySection(Section):
@@ -84,9 +98,11 @@ class TopologySection(Section):
         "come from there. `mesh`: each node has an edge to each other one, which brings only what "
         "was written at its own source.",
     )
-    conflicts: NoConflicts = Field(
+    conflicts: ConflictsSection | None = Field(
         default=None,
-        description="What becomes of a row that two nodes change: not in this release; `null`.",
+        description="What becomes of a row that both nodes change at the same time. Without it "
+        "nobody looks for that, and the nodes may end with different rows.",
+        examples=[{"policy": "priority", "winner": "berlin"}],
     )
 
     @property
@@ -105,4 +121,5 @@ class TopologySection(Section):
             do_nodes=self.do_nodes,
             ignore_nodes=self.ignore_nodes,
             is_mesh=self.shape == "mesh",
+            winner="" if self.conflicts is None else self.conflicts.winner,
         )

@@ -153,7 +153,7 @@ def _spec(
         max_batch_s=stream.max_batch.seconds,
         driver_log_bytes=0 if model.spark.always else SMALL_LOG_BYTES,
         schema_changes=model.schema_policy,
-        isolates_tables=stream.table_errors == "isolate",
+        isolates_tables=model.isolates_tables,
         picks=TablePicks(model.source.tables, model.source.exclude),
         source_options=model.source_options,
         edge=model.edge,

@@ -55,6 +55,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
 
 _LOOK_EVERY_S = 1.0
 _BATCH_S = 1.0
+_MOST_LOOKS, _BETWEEN_COMMITS_S = 500, 0.01
 
 
 def note_seed(run: Run) -> None:
@@ -115,13 +116,46 @@ def seed(run: Run, there: Run, *, on_wait: Callable[[str], None] = lambda _text:
         return f"{run.name} streams already: nothing of {there.name} was needed"
     _wait_until_consistent(run, there, on_wait)
     seeded_at = _seed_of(there)
-    with closing(source_of(run).log_end(purpose="start of the way back")) as end:
-        end_now = end.now()
+    end_now, known = _start_of_way_back(run, there)
     captured = captured_tables(run)
     _require_inverse(run, there, captured)
     run.held.seeded = frozenset(plan.sink_table for plan in captured.plans)
     require_fit(run)
-    return _begin(run, captured, _read_unwritten(run, edge, captured, (seeded_at, end_now)))
+    start = _read_unwritten(run, edge, captured, (seeded_at, end_now))
+    form = {"position": position_to_json(known)}
+    run.store.keep_note(run.name, NoteKind.KNOWN, form)
+    return _begin(run, captured, start)
+
+
+def _start_of_way_back(run: Run, there: Run) -> tuple[LogPosition, LogPosition]:
+    """Return where the way back begins, and how far the way there was when that was the log's end.
+
+    The one is a position in the log of the way back's source, the other in its sink's.
+    """
+    with (
+        closing(source_of(run).log_end(purpose="start of the way back")) as end,
+        closing(open_ledger(there)) as ledger,
+    ):
+        for _ in range(_MOST_LOOKS):
+            before = _position(ledger)
+            found, after = end.now(), _position(ledger)
+            if before == after:
+                return found, before
+            time.sleep(_BETWEEN_COMMITS_S)
+    raise RefusedError(
+        f"{there.name} commits all the time",
+        where=f"ledger of {there.name}",
+        risk=NOTHING_STARTED,
+        remedy="run this again when less is written",
+    )
+
+
+def _position(ledger: Ledger) -> LogPosition:
+    """Return the position of an edge that streams."""
+    stream = ledger.stream()
+    if stream is None:
+        raise ValueError("the edge was seen to stream")
+    return stream.start
 
 
 def _require_opposite(run: Run, there: Run) -> Topology:

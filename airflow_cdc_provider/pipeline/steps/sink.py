@@ -53,8 +53,7 @@ def sink_of(run: Run, generation: int = 0, plans: Sequence[TablePlan] = ()) -> S
 
 def isolates_tables(run: Run) -> bool:
     """Tell whether one table may be isolated while the others flow."""
-    is_wanted = run.model.stream.table_errors == "isolate"
-    return is_wanted and sink_of(run).abilities.isolates_tables
+    return run.model.isolates_tables and sink_of(run).abilities.isolates_tables
 
 
 def open_ledger(run: Run) -> Ledger:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
+    from airflow_cdc_provider.engine.sink.guard import Guard
     from airflow_cdc_provider.engine.sink.join_sink import StreamJoinSink
     from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink
     from airflow_cdc_provider.systems.mysql.sink.change_store import StoppedSlot
@@ -191,21 +192,44 @@ class MySqlSink:
 
         captured = CapturedTables(self.plans, columns)
         store = MySqlChangeStore(
-            lambda: self._session("applying changes", scripts=True),
+            lambda: self._session("applying changes", scripts=True, repeatable=self._is_guarded),
             self.owner,
             captured,
             slots=slots,
             stopped=stopped,
             edge=self.settings.edge,
         )
-        return SlotChangeSink(store, captured, of_stopped_table=stopped is not None)
+        return SlotChangeSink(
+            store, captured, of_stopped_table=stopped is not None, guard=self._guard()
+        )
+
+    def _guard(self) -> Guard | None:
+        """Return the guard of an edge whose conflicts are settled; it is not connected yet."""
+        from airflow_cdc_provider.engine.sink.guard import Guard  # noqa: PLC0415
+
+        edge, settings = self.settings.edge, self.settings
+        if edge is None or not self._is_guarded:
+            return None
+        return Guard(self.own_log(), edge, self.plans, settings.source_options, settings.known)
 
     @property
     def _zero_dates(self) -> ZeroDates:
         """Return the policy for zero and partial dates."""
         return MySqlOptions.of(self.settings.source_options).zero_dates
 
-    def _session(self, purpose: str, *, scripts: bool = False) -> SinkSession:
-        """Open a session on the sink for a purpose."""
+    @property
+    def _is_guarded(self) -> bool:
+        """Tell whether the pipeline is an edge whose conflicts are settled."""
+        return self.settings.edge is not None and bool(self.settings.edge.winner)
+
+    def _session(
+        self, purpose: str, *, scripts: bool = False, repeatable: bool = False
+    ) -> SinkSession:
+        """Open a session on the sink for a purpose; `repeatable` keeps absent keys absent."""
         files = self.settings.local_files
-        return SinkSession.open(self.endpoint, purpose=purpose, local_files=files, scripts=scripts)
+        session = SinkSession.open(
+            self.endpoint, purpose=purpose, local_files=files, scripts=scripts
+        )
+        if repeatable:
+            session.lock_gaps()
+        return session

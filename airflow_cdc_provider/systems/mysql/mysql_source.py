@@ -265,6 +265,7 @@ class MySqlSource:
             picks=reading.picks,
             facts=reading.facts,
             origins=reading.origins,
+            opposite=reading.opposite,
         )
 
     def look_at_log(

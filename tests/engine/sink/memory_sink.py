@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.core.conflicts import Conflict
 from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -428,7 +429,23 @@ class MemorySlotStore:
         self.session.note(moved)
         self.session.require_owner(self.by)
 
-    def commit_at_once(self, selection: Selection, row: SlotRow, end: LogPosition) -> None:
+    def set_savepoint(self) -> None:
+        raise NotImplementedError("it has no guard")
+
+    def undo_to_savepoint(self) -> None:
+        raise NotImplementedError("it has no guard")
+
+    def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
+        raise NotImplementedError("it has no guard")
+
+    def commit_at_once(
+        self,
+        selection: Selection,
+        row: SlotRow,
+        end: LogPosition,
+        *,
+        may_commit: Callable[[], bool] | None = None,
+    ) -> None:
         """Has no such way."""
 
 

@@ -14,7 +14,7 @@ and the batch is applied statement by statement: that finds out what is wrong, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.codec import dumps, position_to_json
@@ -73,16 +73,18 @@ class CommitScripts:
         at: tuple[LogPosition, str],
         rows: Sequence[RowStatement],
         store: Sequence[str],
-        claim: str,
-        generation: int,
+        claim: tuple[str, int],
+        may_commit: Callable[[], bool] | None = None,
     ) -> bool:
         """Send a whole sink transaction as one command and commit it; False if nothing was kept.
 
         `slot_row` locks and reads the slot's row, where this position and this name of the split
-        are expected, `store` moves it, and `claim` asks which generation may commit.
+        are expected, `store` moves it, and `claim` asks which generation may commit, and says which
+        one it has to be. `may_commit` is asked last; where it says no, nothing is kept.
         """
         session = self._session
-        first, *last = (text.encode() for text in (slot_row, *store, claim))
+        question, generation = claim
+        first, *last = (text.encode() for text in (slot_row, *store, question))
         script = [first, *(each.text for each in rows), *last]
         if sum(map(len, script)) > session.capabilities.statement_bytes // 2:
             return False
@@ -91,6 +93,8 @@ class CommitScripts:
             if not _is_at(said, at):
                 return False
             is_usual = _is_usual(said, rows, generation)
+            if is_usual and may_commit is not None and not may_commit():
+                return False
             if is_usual:
                 session.commit()
             self._failures = 0 if is_usual else self._failures + 1
@@ -106,7 +110,8 @@ class CommitScripts:
 def _is_at(said: ScriptOutcome, at: tuple[LogPosition, str]) -> bool:
     """Tell whether the script's answer shows the slot at the expected position and stream split."""
     position, split = at
-    return bool(said.answers) and said.rows(0) == [(dumps(position_to_json(position)), split)]
+    expected = (dumps(position_to_json(position)), split)
+    return bool(said.answers) and [tuple(row[:2]) for row in said.rows(0)] == [expected]
 
 
 def _is_usual(said: ScriptOutcome, rows: Sequence[RowStatement], generation: int) -> bool:

@@ -106,10 +106,10 @@ class RecordWriter:
                     f"position = {position_literal(position)}, "
                     f"generation = {self._owner.generation}"
                 )
-            case SlotMoved(slot, position):
+            case SlotMoved(slot, position, knew):
                 before = self._state.required_slots()[slot].stored
                 anew = stored_anew(before, position)
-                moved = moved_to(self._session, position, anew, self._owner)
+                moved = moved_to(self._session, position, anew, self._owner, knew=knew)
                 self._set_slots(moved, f" AND slot = {slot}")
             case _:
                 assert_never(record)

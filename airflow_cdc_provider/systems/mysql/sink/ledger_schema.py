@@ -8,7 +8,7 @@ JSON type would order and print them anew.
 - `pipeline`: who may commit (generation) and whose splits are below (plan).
 - `finished_split`: one row a published split, with its report, written with its rows.
 - `stream`: one row a writer slot: the position up to which the sink holds the source, and the
-  name of its stream split.
+  name of its stream split; of an edge also its name, and what its source knew of this sink's log.
 - `stream_split`: the stream splits that these rows name.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
 - `joined_split`: one row a split that was read again for a request, written with its rows.
@@ -17,12 +17,13 @@ JSON type would order and print them anew.
 - `changed_table`: one row a table: how much of it was changed, written with its rows.
 - `target`: which pipeline owns which table of the sink (see `targets`).
 - `edge_target`: which edges of which topology write a table of the sink: several of one may.
+- `conflict`: one row a row that both nodes of an edge had changed, written with what was kept.
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, PipelineName
@@ -31,8 +32,8 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 8
-"""Tables and counts are only added: a ledger of an older version gets what it lacks, and a stream
+VERSION = 9
+"""Tables and columns are only added: a ledger of an older version gets what it lacks, and a stream
 of an older release that runs goes on."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
@@ -42,9 +43,18 @@ _REQUEST = "VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _COUNT = "BIGINT UNSIGNED NOT NULL DEFAULT 0"
 
-_LATER = {"changed_table": ("inserts", "updates", "deletes", "changed_us")}
-"""Counts that a table of an older version lacks."""
-_LATER_COUNTS = ", ".join(f"`{name}` {_COUNT}" for name in _LATER["changed_table"])
+_LATER = {
+    "changed_table": dict.fromkeys(("inserts", "updates", "deletes", "changed_us"), _COUNT),
+    "stream": {
+        "edge": "VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
+        "knew": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL",
+    },
+}
+"""Columns that a table of an older version lacks."""
+_LATER_COLUMNS = {
+    table: ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    for table, columns in _LATER.items()
+}
 
 _TABLES = {
     "ledger_version": "`version` INT UNSIGNED NOT NULL PRIMARY KEY",
@@ -76,6 +86,7 @@ _TABLES = {
         `transactions` {_COUNT},
         `source_committed_us` {_COUNT},
         `committed_us` {_COUNT},
+        {_LATER_COLUMNS["stream"]},
         PRIMARY KEY (`pipeline`, `slot`)""",
     "stream_split": f"""
         `pipeline` {_NAME},
@@ -125,7 +136,7 @@ _TABLES = {
         `table_name` {_TABLE_NAME},
         `changes` {_COUNT},
         `position` {_TEXT},
-        {_LATER_COUNTS},
+        {_LATER_COLUMNS["changed_table"]},
         PRIMARY KEY (`pipeline`, `table_name`)""",
     "target": f"""
         `database_name` {_SINK_NAME},
@@ -144,6 +155,18 @@ _TABLES = {
         `sink_table` {_TABLE_NAME},
         PRIMARY KEY (`database_name`, `table_name`, `pipeline`),
         KEY `pipeline` (`pipeline`)""",
+    "conflict": f"""
+        `number` BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        `pipeline` {_NAME},
+        `table_name` {_TABLE_NAME},
+        `kept` {_SINK_NAME},
+        `row_key` {_TEXT},
+        `source_change` {_TEXT},
+        `sink_change` {_TEXT},
+        `source_position` {_TEXT},
+        `sink_position` {_TEXT},
+        `noted_us` {_COUNT},
+        KEY `pipeline` (`pipeline`, `number`)""",
     "writer": f"""
         `lock_name` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
         `pipeline` {_NAME},
@@ -183,31 +206,31 @@ def create_ledger(session: SinkSession) -> None:
     session.execute(f"CREATE DATABASE IF NOT EXISTS {LEDGER} CHARACTER SET utf8mb4")
     for name, columns in _TABLES.items():
         session.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER}.`{name}` ({columns}\n) ENGINE=InnoDB")
-    for name, counts in _LATER.items():
-        _add_counts(session, name, counts)
+    for name, later in _LATER.items():
+        _add_columns(session, name, later)
     # last, so that a ledger with this version's row is whole
     session.execute(f"INSERT IGNORE INTO {LEDGER}.ledger_version VALUES ({VERSION})")
     session.execute(f"DELETE FROM {LEDGER}.ledger_version WHERE version < {VERSION}")
 
 
-def _add_counts(session: SinkSession, table: str, counts: Sequence[str]) -> None:
-    """Add the count columns that a ledger table lacks, unless another session just added them."""
-    lacking = _lacking(session, table, counts)
+def _add_columns(session: SinkSession, table: str, later: Mapping[str, str]) -> None:
+    """Add the columns that a ledger table lacks, unless another session just added them."""
+    lacking = _lacking(session, table, later)
     if not lacking:
         return
-    columns = ", ".join(f"ADD COLUMN `{name}` {_COUNT}" for name in lacking)
+    columns = ", ".join(f"ADD COLUMN `{name}` {later[name]}" for name in lacking)
     try:
         session.execute(f"ALTER TABLE {LEDGER}.`{table}` {columns}")
     except CdcError:
-        if _lacking(session, table, counts):
+        if _lacking(session, table, later):
             raise
 
 
-def _lacking(session: SinkSession, table: str, counts: Sequence[str]) -> list[str]:
-    """Return which of the count columns a ledger table lacks."""
+def _lacking(session: SinkSession, table: str, columns: Iterable[str]) -> list[str]:
+    """Return which of the columns a ledger table lacks."""
     found = session.rows(
         "SELECT column_name FROM information_schema.columns "
         f"WHERE table_schema = {literal(LEDGER_DATABASE)} AND table_name = {literal(table)}"
     )
     there = {str(row[0]) for row in found}
-    return [name for name in counts if name not in there]
+    return [name for name in columns if name not in there]

@@ -100,6 +100,14 @@ class SinkSession:
             log.warning("statements are sent one by one: sink=%s cause=%s", self.where, found.error)
         return found.error is None
 
+    def lock_gaps(self) -> None:
+        """Lock absent keys, too, where a transaction deletes them: none can come meanwhile."""
+        if self.capabilities.is_mariadb:
+            known = self.rows("SHOW VARIABLES LIKE 'innodb_snapshot_isolation'")
+            if known:  # what was read before a lock was waited for is not written by
+                self.execute("SET SESSION innodb_snapshot_isolation = OFF")
+        self.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
     @property
     def is_lost(self) -> bool:
         """Tell whether the connection is closed."""

@@ -39,11 +39,22 @@ def read_stream(session: SinkSession, owner: Owner) -> StreamSplit | None:
     return stream_of_slots(slot_rows(session, owner))
 
 
-def moved_to(session: SinkSession, end: LogPosition, anew: StreamSplit | None, owner: Owner) -> str:
-    """Return the assignments that move a slot's row to a position, maybe with another split."""
+def moved_to(
+    session: SinkSession,
+    end: LogPosition,
+    anew: StreamSplit | None,
+    owner: Owner,
+    *,
+    knew: LogPosition | None = None,
+) -> str:
+    """Return the assignments that move a slot's row to a position, maybe with another split.
+
+    `knew` is what the source knew there of the sink's log, None if it knew what it did before.
+    """
     split = "" if anew is None else f"split = {store_split(session, owner, anew)}, "
+    known = "" if knew is None else f"knew = {position_literal(knew)}, "
     return (
-        f"{split}position = {position_literal(end)}, generation = {owner.generation}, "
+        f"{split}{known}position = {position_literal(end)}, generation = {owner.generation}, "
         "batch = batch + 1"
     )
 

@@ -6,12 +6,13 @@ What it commits and when is `engine.sink.slot_writer`'s to decide.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.core.codec import position_from_json
+from airflow_cdc_provider.core.conflicts import Conflict
 from airflow_cdc_provider.core.errors import only_of
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -27,12 +28,14 @@ from airflow_cdc_provider.engine.sink.selection import (
 )
 from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow
 from airflow_cdc_provider.engine.sink.slots import part_of
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
 from airflow_cdc_provider.systems.mysql.sink.commit_script import (
     CommitScripts,
     RowStatement,
     is_small,
 )
+from airflow_cdc_provider.systems.mysql.sink.conflict_rows import note_conflicts
 from airflow_cdc_provider.systems.mysql.sink.few_statements import FewStatements
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
@@ -55,6 +58,8 @@ class SlotPlace:
     slot: int = 0
     slots: int = 1
     stopped: TableId | None = None
+    edge: str = ""
+    """The edge's name in the ledger, if its rows are written under a guard."""
 
 
 class MySqlSlotStore:
@@ -78,25 +83,32 @@ class MySqlSlotStore:
         self._row = f"{pipeline_is(owner.pipeline)} AND slot = {place.slot}"
         if place.stopped is not None:
             self._row = stopped_rows.is_table(owner, place.stopped)
+        self._edge = place.edge
         self._stored: tuple[str, StreamSplit] | None = None
         self._scripts = CommitScripts(session)
         self._few: dict[TableId, FewStatements] = {}
 
     def commit_at_once(
-        self, selection: Selection, row: SlotRow, end: LogPosition
+        self,
+        selection: Selection,
+        row: SlotRow,
+        end: LogPosition,
+        *,
+        may_commit: Callable[[], bool] | None = None,
     ) -> SlotOutcome | None:
         """Commit a small batch as one commit script; None if nothing was kept."""
         if not self._scripts.are_taken:
             return None
         work, rows = self._statements_of(selection, row)
-        outcome = replace(SlotOutcome.of(row.position, work), end=end)
+        outcome = replace(SlotOutcome.of(row.position, work), end=end, knew=selection.batch.knew)
+        question = ledger.generation_query(self._owner, self.session.capabilities.share_lock)
         if rows is None or not self._scripts.commit(
             slot_row=self._slot_row(),
             at=(row.position, row.name),
             rows=[*self._marks(selection), *rows],
             store=self._store_statements(outcome),
-            claim=ledger.generation_query(self._owner, self.session.capabilities.share_lock),
-            generation=self._owner.generation,
+            claim=(question, self._owner.generation),
+            may_commit=may_commit,
         ):
             return None
         return outcome
@@ -108,18 +120,26 @@ class MySqlSlotStore:
 
         The split is read again only when the row names another one.
         """
-        ledger.check_generation(self.session, self._owner)
+        if not self._edge:
+            ledger.check_generation(self.session, self._owner)
         found = self.session.rows(self._slot_row())
+        if self._edge:  # first the lock: what is read then is as it is behind it
+            ledger.check_generation(self.session, self._owner)
         if not found:
             raise no_stream(ledger.place_of(self.session, self._owner))
-        position, name = found[0]
+        position, name, *knew = found[0]
         if self._stored is None or self._stored[0] != name:
             self._stored = name, split_named(self.session, self._owner, name)
-        return SlotRow(position_from_json(json.loads(position)), name, self._stored[1])
+        known = position_from_json(json.loads(knew[0])) if knew and knew[0] else None
+        return SlotRow(position_from_json(json.loads(position)), name, self._stored[1], known)
 
     def _slot_row(self) -> str:
         """Return the query that locks the slot's row and reads its position and split's name."""
-        return f"SELECT position, split FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
+        knew = ", knew" if self._edge else ""
+        return (
+            f"SELECT position, split{knew} FROM {LEDGER}.{self._ledger} "
+            f"WHERE {self._row} FOR UPDATE"
+        )
 
     def move(self, outcome: SlotOutcome, anew: StreamSplit | None) -> None:
         """Move the row to the outcome's end and count its changes; check the generation last."""
@@ -129,7 +149,9 @@ class MySqlSlotStore:
 
     def _store_statements(self, outcome: SlotOutcome, anew: StreamSplit | None = None) -> list[str]:
         """Return the statements that move the slot to the batch's end and count its changes."""
-        moved = moved_to(self.session, outcome.end, anew, self._owner)
+        moved = moved_to(self.session, outcome.end, anew, self._owner, knew=outcome.knew)
+        if self._edge:
+            moved += f", edge = {literal(self._edge)}"
         statements = [
             f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "
             f"changes = changes + {outcome.changes}, "
@@ -143,6 +165,20 @@ class MySqlSlotStore:
             )
             statements.append(counted)
         return statements
+
+    # --- conflicts ----------------------------------------------------------------------------
+
+    def set_savepoint(self) -> None:
+        """Begin what `undo_to_savepoint` undoes."""
+        self.session.execute("SAVEPOINT airflow_cdc_guard")
+
+    def undo_to_savepoint(self) -> None:
+        """Undo what was written since the savepoint; the rows stay locked."""
+        self.session.execute("ROLLBACK TO SAVEPOINT airflow_cdc_guard")
+
+    def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
+        """Store conflicts in the open transaction."""
+        note_conflicts(self.session, self._owner, conflicts)
 
     # --- rows ---------------------------------------------------------------------------------
 

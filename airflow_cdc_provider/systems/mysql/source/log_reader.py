@@ -104,6 +104,7 @@ class LogReader:
         facts: Collection[str] = (),
         reach: TextReach | None = None,
         origins: EdgeOrigins | None = None,
+        opposite: str = "",
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -137,6 +138,7 @@ class LogReader:
             facts=facts,
             reach=reach or self._reach_by_catalogue(endpoint, captured),
             origins=origins,
+            opposite=opposite,
         )
         self._first = self._passed = self._transport.start.position.binlog
         self._came_to = self._transport.start.position

@@ -22,6 +22,9 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import (
 )
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 
+PROGRESS = TableId(LEDGER_DATABASE, "stream")
+"""Where pipelines keep how far their streams are."""
+
 
 class TableMaps:
     """The table maps in force in one log file, with a decoder for each captured table."""
@@ -34,8 +37,11 @@ class TableMaps:
         flavour: str,
         *,
         marker: Callable[[TableId], bool] | None = None,
+        progress: bool = False,
     ) -> None:
+        """`progress`: rows in which pipelines keep the progress of their streams are decoded."""
         self._captured = captured
+        self._progress = PROGRESS if progress else None
         self._is_marker = marker or (lambda _table: False)
         self._zero_dates = zero_dates
         self._schemas = schemas
@@ -46,6 +52,8 @@ class TableMaps:
         """The ids of tables in which pipelines keep their own progress."""
         self.markers: set[int] = set()
         """The ids of the marker table, which has a decoder and is never captured."""
+        self.progress: set[int] = set()
+        """The ids of the table with the progress of streams, if its rows are asked for."""
         self._decoders: dict[int, TableDecoder | None] = {}
         self._by_bytes: dict[bytes, TableDecoder] = {}
         self._nulled: Counter[str] = Counter()
@@ -56,6 +64,7 @@ class TableMaps:
         self.known.clear()
         self.ledgers.clear()
         self.markers.clear()
+        self.progress.clear()
         self._decoders.clear()
 
     def forget_schemas(self) -> None:
@@ -73,6 +82,7 @@ class TableMaps:
         for ids, belongs in (
             (self.ledgers, table.database == LEDGER_DATABASE),
             (self.markers, self._is_marker(table)),
+            (self.progress, table == self._progress),
         ):
             if belongs:
                 ids.add(number)
@@ -91,7 +101,7 @@ class TableMaps:
 
     def _has_decoder(self, table: TableId) -> bool:
         """Tell whether rows of a table are decoded."""
-        return self._captured(table) or self._is_marker(table)
+        return self._captured(table) or self._is_marker(table) or table == self._progress
 
     def decoder(self, number: int) -> TableDecoder | None:
         """Return the decoder for a table id, None if its table is not captured."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
+from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidProgress
+from airflow_cdc_provider.systems.mysql.binlog.transactions.known_positions import Move
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import (
     AnyPiece,
     PendingChanges,
@@ -51,10 +54,16 @@ class BatchAssembly:
         limits: BatchLimits,
         *,
         origins: Callable[[IntArray], frozenset[str]] = lambda _numbers: frozenset(),
+        moves: Callable[[IntArray], Sequence[Move]] = lambda _numbers: (),
     ) -> None:
-        """Begin at a position; `origins` says where transactions of these numbers were written."""
+        """Begin at a position; `origins` says where transactions of these numbers were written.
+
+        `moves` are those of them by which the source came to know more of the sink's log.
+        """
         self.server_uuid = server_uuid
         self._origins = origins
+        self._moves = moves
+        self._knew: str = ""
         self._binlog = start.binlog if start.server_uuid == server_uuid else None
         self._file = self._binlog
         self.pending = PendingChanges()
@@ -115,26 +124,38 @@ class BatchAssembly:
     def add_commits(self, commits: Commits) -> Iterator[ChangeBatch]:
         """Add ended transactions; yield the batches that are full."""
         done = 0
-        if self._fits(commits):
-            self._advance(commits, 0, len(commits))
+        for number, knew in self._moves(commits.number):
+            place = int(np.searchsorted(commits.number, number))
+            yield from self._add(commits, done, place)
+            if self.has_changes:  # they were made before
+                yield self.emit()
+            self._knew, done = knew, place
+        yield from self._add(commits, done, len(commits))
+
+    def _add(self, commits: Commits, done: int, last: int) -> Iterator[ChangeBatch]:
+        """Add the ended transactions from `done` to before `last`; yield the full batches."""
+        if last == done:
             return
-        while done < len(commits):
+        if self._fits(commits, last):
+            self._advance(commits, done, last)
+            return
+        while done < last:
             by_changes = np.searchsorted(
                 commits.ordinal_after, self._first_ordinal + self._limits.changes
             )
             by_bytes = np.searchsorted(commits.bytes_after, self._first_byte + self._limits.bytes)
             stop = max(int(min(by_changes, by_bytes)), done) + 1
-            if stop > len(commits):
+            if stop > last:
                 break
             self._advance(commits, done, stop)
             yield self.emit()
             done = stop
-        self._advance(commits, done, len(commits))
+        self._advance(commits, done, last)
 
-    def _fits(self, commits: Commits) -> bool:
-        """Tell whether a batch has room for all of these transactions."""
-        changes = int(commits.ordinal_after[-1]) - self._first_ordinal
-        size = int(commits.bytes_after[-1]) - self._first_byte
+    def _fits(self, commits: Commits, last: int) -> bool:
+        """Tell whether a batch has room for the transactions before `last`."""
+        changes = int(commits.ordinal_after[last - 1]) - self._first_ordinal
+        size = int(commits.bytes_after[last - 1]) - self._first_byte
         return changes < self._limits.changes and size < self._limits.bytes
 
     def _advance(self, commits: Commits, first: int, last: int) -> None:
@@ -212,6 +233,7 @@ class BatchAssembly:
             bytes=byte - self._first_byte,
             only_ledgers=self._others_at <= self._first_byte,
             origins=self._origins(numbers),
+            knew=position_from_json(json.loads(self._knew)) if self._knew else None,
         )
         self._points, self._numbers = [], []
         self._first_byte = byte

@@ -56,6 +56,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSourc
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly
 from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import SmallChunks
+from airflow_cdc_provider.systems.mysql.binlog.transactions.known_positions import KnownPositions
 from airflow_cdc_provider.systems.mysql.binlog.transactions.origins import TransactionOrigins
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import restamped, without_few
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
@@ -103,6 +104,7 @@ class ColumnDecoder:
         facts: Collection[str] = (),
         reach: TextReach | None = None,
         origins: EdgeOrigins | None = None,
+        opposite: str = "",
     ) -> None:
         """Prepare the decoder at a start position.
 
@@ -110,7 +112,8 @@ class ColumnDecoder:
         With `every_statement`, harmless statements that name a captured table are barriers, too;
         so are those by which a table comes that `picks` pick. `facts` are told of each row. `reach`
         says which tables row changes reach that are logged as text. `origins` says which
-        transactions are left out by the marker that they begin with.
+        transactions are left out by the marker that they begin with. `opposite` names an edge, of
+        which batches say how far it had come.
         """
         limits = limits or BatchLimits()
         kept_bytes = _HELD_BATCHES * limits.bytes
@@ -122,15 +125,21 @@ class ColumnDecoder:
         self._reach = reach or UnknownReach()
         self._frames = FrameReader()
         marker = None if origins is None else origins.is_marker
-        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour, marker=marker)
+        self._maps = TableMaps(
+            self._captured, zero_dates, schemas, flavour, marker=marker, progress=bool(opposite)
+        )
         judged = TransactionOrigins(origins, self._maps)
-        self._assembly = BatchAssembly(start, server_uuid, limits, origins=judged.take)
+        known = KnownPositions(opposite, self._maps)
+        self._assembly = BatchAssembly(
+            start, server_uuid, limits, origins=judged.take, moves=known.take
+        )
         self._runs = TransactionRuns(
             self._assembly,
             self._maps,
             kept_bytes=kept_bytes if self._holds_back else None,
             facts=RowFacts(facts),
             origins=judged,
+            known=known,
         )
         self._prepared = PreparedTransactions(kept_bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)

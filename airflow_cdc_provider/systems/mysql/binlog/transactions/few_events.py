@@ -145,7 +145,7 @@ class _Reading:
             raise NotFewError
         if table_id not in self._maps.ledgers:
             self.others_at = self.bytes
-        if table_id in self._maps.markers:
+        if table_id in self._maps.markers or table_id in self._maps.progress:
             raise NotFewError
         self._current.has_rows = True
         if decoder is None:

@@ -30,6 +30,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedSt
 from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
+from airflow_cdc_provider.systems.mysql.binlog.transactions.known_positions import KnownPositions
 from airflow_cdc_provider.systems.mysql.binlog.transactions.origins import TransactionOrigins
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import AnyPiece, Piece
 from airflow_cdc_provider.systems.mysql.binlog.transactions.row_facts import RowFacts
@@ -89,6 +90,7 @@ class TransactionRuns:
         kept_bytes: int | None,
         facts: RowFacts,
         origins: TransactionOrigins,
+        known: KnownPositions,
     ) -> None:
         self.open: OpenTransaction | None = None
         self.ordinal = 0
@@ -99,6 +101,7 @@ class TransactionRuns:
         """What the rows of one XA transaction may take; None if they do not wait at all."""
         self.facts = facts
         self.origins = origins
+        self._known = known
         self.next_number = 0
         """The open transaction's number, or the next one's."""
 
@@ -224,6 +227,9 @@ class TransactionRuns:
             return counts, np.full(len(frames), self.ordinal, np.int64)
         carried = 0 if self.open is None else 1
         numbers = self.next_number + np.searchsorted(opens, rows, side="right") - 1 + carried
+        if self._maps.progress:
+            others = self._known.note(frames, rows, numbers)
+            rows, numbers = rows[others], numbers[others]
         if self.origins.is_judging:
             kept = self.origins.kept(frames, rows, numbers)
             rows, numbers = rows[kept], numbers[kept]

@@ -1,0 +1,40 @@
+"""Conflicts: rows that both ends of an edge have changed, neither knowing of the other's change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc_provider.core.identifiers import TableId
+
+Values = Mapping[str, Any]
+"""A row's values by column, as JSON has them; bytes as 0x and hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What one node did to a row: the row before and after, None where there was none."""
+
+    before: Values | None
+    after: Values | None
+    at: str
+    """The transaction's place in that node's log."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change as JSON holds it."""
+        return {"before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One row that both nodes changed, and whose change was kept."""
+
+    table: TableId
+    """As the source names it."""
+    key: Values
+    kept: str
+    """The node whose change stays, on both nodes."""
+    source: RowChange
+    sink: RowChange
+    """The last change at the sink that the source did not know."""

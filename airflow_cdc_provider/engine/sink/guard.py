@@ -1,0 +1,263 @@
+"""The guard of an edge: which rows the sink's node has changed without the source's knowing.
+
+It reads the sink's own log as the edge back does: what this edge wrote is left out by its marker,
+the rest are changes of that node, or of nodes behind it. A change of the source was made knowing
+that log up to a position (`ChangeBatch.knew`). Changes of the same key behind it are concurrent
+with it, and nothing else is.
+
+A writer writes first and then asks: its row locks keep others from these keys, and a commit is in
+the log before its locks go. So what the log has by then is all there is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
+from airflow_cdc_provider.columns.changes import ChangeBatch, Op, TableChanges
+from airflow_cdc_provider.columns.merge import MergedChanges
+from airflow_cdc_provider.columns.row_keys import key_codes
+from airflow_cdc_provider.columns.source_port import LogReading
+from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
+from airflow_cdc_provider.core.errors import (
+    IntegrityError,
+    SinkUnreachableError,
+)
+from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.selection import TableBatch, TableWork
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.columns.source_port import LogEnd, TailReader
+    from airflow_cdc_provider.core.jobspec import SourceOptions
+    from airflow_cdc_provider.core.records import TablePlan
+    from airflow_cdc_provider.core.topology import Topology
+    from airflow_cdc_provider.engine.sink.own_log import OwnLog
+
+MOST_BYTES = 1 << 30
+"""Of the sink's own changes that are kept at most, in memory."""
+_BATCH_S = 1.0
+_MARKS = r"\p{M}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Keys of one table's changes that the sink's node has changed, too."""
+
+    work: TableWork
+    keys: pa.RecordBatch
+    """Key columns of the plan's target, each key once."""
+    theirs: tuple[TheirChanges, ...]
+    """All changes of the table at the sink's node that the source did not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class TheirChanges:
+    """Changes of one table by the sink's node, out of one batch of its log."""
+
+    changes: TableChanges
+    points: Sequence[TransactionPoint]
+    index: TransactionIndex
+    end: LogPosition | None
+
+    def behind(self, known: LogPosition) -> TheirChanges | None:
+        """Return those of the changes that a position does not contain, None if there are none."""
+        every = np.arange(len(self.index))
+        fresh = ~self.index.within(known, every)[as_numpy(self.changes.transaction)]
+        if fresh.all():
+            return self
+        if not fresh.any():
+            return None
+        return replace(self, changes=self.changes.take(numbers_of(np.flatnonzero(fresh))))
+
+    def keys(self, names: Sequence[str]) -> list[pa.RecordBatch]:
+        """Return the keys that the changes touch: those before and those behind them."""
+        op = as_numpy(self.changes.op)
+        taken = self.changes.before.select(names).filter(mask_of(op != Op.INSERT))
+        put = self.changes.after.select(names).filter(mask_of(op != Op.DELETE))
+        return [taken, put]
+
+
+class Guard:
+    """Reads the sink's own log and says which keys its node has changed; lazily connected."""
+
+    def __init__(
+        self,
+        own_log: OwnLog,
+        edge: Topology,
+        plans: Sequence[TablePlan],
+        options: SourceOptions,
+        known: LogPosition | None,
+    ) -> None:
+        self.edge = edge
+        self.known = known
+        """What the source knew of the sink's log when the edge began; None if that is not known."""
+        self._own_log = own_log
+        self._tables = [plan.sink_table for plan in plans]
+        self._options = options
+        self._end: LogEnd | None = None
+        self._reader: TailReader | None = None
+        self._kept: deque[TheirChanges] = deque()
+        self._bytes = 0
+
+    @property
+    def source_wins(self) -> bool:
+        """Tell whether the source's change stays where both changed a row."""
+        return self.edge.winner == self.edge.src_node
+
+    def close(self) -> None:
+        """Close the connections."""
+        for each in (self._end, self._reader):
+            if each is not None:
+                each.close()
+        self._end = self._reader = None
+
+    def catch_up(self, known: LogPosition) -> bool:
+        """Read the sink's log to its end; tell whether its node changed anything behind `known`.
+
+        What is before `known` is forgotten: a later change of the source knew it, too.
+        """
+        while self._kept and self._kept[0].behind(known) is None:
+            self._bytes -= self._kept.popleft().changes.after.nbytes
+        try:
+            self._read(known)
+        except (SinkUnreachableError, ConnectionError):
+            self.close()
+            self._kept.clear()
+            raise
+        return bool(self._kept)
+
+    def clashes(self, work: TableBatch, known: LogPosition) -> tuple[Clash, ...]:
+        """Return the keys of a batch's work that the sink's node has changed behind `known`."""
+        found = (self._clash(table, known) for table in work.tables)
+        return tuple(clash for clash in found if clash is not None)
+
+    def _clash(self, work: TableWork, known: LogPosition) -> Clash | None:
+        """Return the keys of one table's work that the sink's node has changed, None if none."""
+        name = work.plan.sink_table
+        fresh = (each.behind(known) for each in self._kept if each.changes.table == name)
+        theirs = tuple(each for each in fresh if each is not None)
+        if not theirs or not len(work.merged):
+            return None
+        keys = _met(
+            work, [keys for each in theirs for keys in each.keys(work.plan.target.primary_key)]
+        )
+        return Clash(work, keys, theirs) if keys.num_rows else None
+
+    def _read(self, known: LogPosition) -> None:
+        """Read the sink's log from where it was read before, or from `known`, to its end."""
+        if self._end is None:
+            self._end = self._own_log.log_end(purpose="guard of an edge")
+        end = self._end.now()
+        if self._reader is None:
+            self._reader = self._opened(known)
+        if self._reader.position.server != end.server:
+            raise SinkUnreachableError(
+                "another server answers for the sink than the one whose log was read",
+                where=str(self._own_log),
+                risk="none: nothing was written",
+                remedy="nothing: its log is read anew",
+            )
+        if not self._reader.position.reaches(end):
+            for batch in self._reader.read_up_to(end, batch_s=_BATCH_S):
+                self._take(batch)
+
+    def _opened(self, known: LogPosition) -> TailReader:
+        """Open the sink's own log behind a position."""
+        with self._own_log.catalogue(purpose="guard of an edge") as catalogue:
+            schemas = catalogue.schemas(self._tables)
+        reading = LogReading(
+            schemas, 0, options=self._options, origins=self.edge.opposite().origins()
+        )
+        stream = StreamSplit(known, None, ()).with_tables(dict.fromkeys(schemas, known), ())
+        return self._own_log.log_reader(stream.read(schemas), reading)
+
+    def _take(self, batch: ChangeBatch) -> None:
+        """Keep what the sink's node changed."""
+        if not batch.changes:
+            return
+        index = transactions_of(batch.start.system).index_of(batch.transactions)
+        for changes in batch.tables:
+            if len(changes):
+                self._kept.append(TheirChanges(changes, batch.transactions, index, batch.end))
+                self._bytes += changes.after.nbytes
+        if self._bytes > MOST_BYTES:
+            raise IntegrityError(
+                f"node {self.edge.dst_node} has changed more than can be kept in memory since "
+                f"what {self.edge.src_node} knows of it",
+                where=str(self._own_log),
+                risk="conflicts with these changes could not be seen; nothing was written",
+                remedy=f"run the edge from {self.edge.dst_node} to {self.edge.src_node}, which is "
+                "behind, then this one again",
+            )
+
+
+def without(work: TableBatch, clashes: Sequence[Clash]) -> TableBatch:
+    """Return a batch's work without the keys that clash."""
+    left_out = {clash.work.plan.sink_table: clash.keys for clash in clashes}
+    tables = tuple(
+        _without(table, left_out[table.plan.sink_table])
+        if table.plan.sink_table in left_out
+        else table
+        for table in work.tables
+    )
+    return replace(work, tables=tuple(table for table in tables if len(table.merged)))
+
+
+def _without(work: TableWork, keys: pa.RecordBatch) -> TableWork:
+    """Return one table's work without some keys."""
+    names, merged = list(work.plan.target.primary_key), work.merged
+    deletes, upserts = merged.deletes.select(names), merged.upserts.select(names)
+    groups = key_codes([each.columns for each in (deletes, upserts, keys)]).groups
+    kept = [mask_of(~np.isin(group, groups[2])) for group in groups[:2]]
+    return TableWork(
+        work.plan, MergedChanges(merged.deletes.filter(kept[0]), merged.upserts.filter(kept[1]))
+    )
+
+
+def _met(work: TableWork, theirs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the keys of one table's work that are among keys of the sink's node.
+
+    Texts that may be one key to the server, and are not written alike, are an error.
+    """
+    names = list(work.plan.target.primary_key)
+    ours = pa.concat_batches([work.merged.deletes.select(names), work.merged.upserts.select(names)])
+    columns = [
+        pa.concat_arrays([each.column(name).cast(ours.schema.field(name).type) for each in theirs])
+        for name in names
+    ]
+    groups = key_codes([ours.columns, columns]).groups
+    same = np.isin(groups[0], groups[1])
+    if any(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in ours.schema.types
+    ):
+        folded = key_codes([list(_folded(ours.columns)), list(_folded(columns))]).groups
+        doubted = np.isin(folded[0], folded[1]) & ~same
+        if doubted.any():
+            row = ours.slice(int(np.flatnonzero(doubted)[0]), 1).to_pylist()[0]
+            raise IntegrityError(
+                f"the key {row} of {work.plan.sink_table} was changed at both nodes, spelled in "
+                "two ways",
+                where=f"table {work.plan.sink_table}",
+                risk="whether the server takes them for one key is not known; nothing was written",
+                remedy="make both nodes' rows alike, and copy the node anew",
+            ).about(work.plan.schema.table)
+    return ours.filter(mask_of(same))
+
+
+def _folded(columns: Sequence[pa.Array]) -> Iterator[pa.Array]:
+    """Yield key columns, texts without case, accents and end spaces, as a collation may be."""
+    for column in columns:
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            yield column
+            continue
+        plain = pc.utf8_lower(pc.utf8_normalize(column, form="NFKD"))
+        plain = pc.replace_substring_regex(plain, _MARKS, "")
+        yield pc.utf8_rtrim_whitespace(pc.replace_substring(plain, "ß", "ss"))
