@@ -26,10 +26,12 @@ source: {{dsn_env: AT_{src}, tables: ["{database}.*"]}}
 sink: {{type: mysql, dsn_env: AT_{dst}}}
 state: {{dsn_env: STATE_{src}_{dst}}}
 snapshot: {{split_rows: 300, max_connections: 4}}
-topology: {{name: {topology}, src_node: {src}, dst_node: {dst}}}
+topology: {{name: {topology}, src_node: {src}, dst_node: {dst}{conflicts}}}
 """
 _KEYS = 1000
 """Each node's writers change their own keys only: first its number times this, then so many."""
+_SHARED_KEYS = 60
+"""Where conflicts are settled, all writers change the same keys."""
 
 
 @dataclass
@@ -87,6 +89,8 @@ class Nodes:
     servers: dict[str, SqlServer]
     edges: list[Edge]
     seed: int
+    has_conflicts: bool = False
+    """All writers change the same rows."""
     writers: list[threading.Thread] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
     written: int = 0
@@ -119,6 +123,11 @@ class Nodes:
         first, *others = self.dumps()
         return all(other == first for other in others)
 
+    def conflicts(self) -> list[int]:
+        """Return how many conflicts are stored at each node."""
+        count = "SELECT COUNT(*) FROM airflow_cdc.conflict"
+        return [int(str(server.execute(count)[0][0])) for server in self.servers.values()]
+
     def log_ends(self) -> list[tuple[object, ...]]:
         return [log_end(server) for server in self.servers.values()]
 
@@ -146,7 +155,7 @@ class Nodes:
         server, first = [*self.servers.values()][place], (place + 1) * _KEYS + number * 100
 
         def key() -> int:
-            return first + rng.randrange(100)
+            return rng.randrange(_SHARED_KEYS) if self.has_conflicts else first + rng.randrange(100)
 
         while not self.over.is_set():
             with (
@@ -204,11 +213,16 @@ def is_streaming(edge: Edge) -> bool:
 
 @contextmanager
 def nodes_of(
-    servers: Sequence[SqlServer], pairs: Sequence[tuple[int, int]], folder: Path, seed: int
+    servers: Sequence[SqlServer],
+    pairs: Sequence[tuple[int, int]],
+    folder: Path,
+    seed: int,
+    *,
+    winners: Sequence[int] = (),
 ) -> Iterator[Nodes]:
     """Make the shared tables at the first node, rows of every node in them, and each pair's edges.
 
-    The first of a pair is copied to the second.
+    The first of a pair is copied to the second. Of each pair one of the `winners` wins conflicts.
     """
     named = {f"node{number}": server for number, server in enumerate(servers)}
     names, topology = [*named], f"soak{seed}"
@@ -228,15 +242,20 @@ def nodes_of(
     for name, server in named.items():
         environment[f"AT_{name}"] = server.dsn()
     edges = []
-    for one, two in pairs:
+    for number, (one, two) in enumerate(pairs):
+        conflicts = ""
+        if winners:
+            conflicts = f", conflicts: {{policy: priority, winner: {names[winners[number]]}}}"
         for src, dst in ((names[one], names[two]), (names[two], names[one])):
             edge = Edge(src, dst, folder, environment)
             environment[f"STATE_{src}_{dst}"] = f"sqlite:///{folder / f'{src}_{dst}.db'}"
             edge.file.write_text(
-                _FILE.format(topology=topology, src=src, dst=dst, database=DATABASE)
+                _FILE.format(
+                    topology=topology, src=src, dst=dst, database=DATABASE, conflicts=conflicts
+                )
             )
             edges.append(edge)
-    made = Nodes(named, edges, seed)
+    made = Nodes(named, edges, seed, has_conflicts=bool(winners))
     try:
         yield made
     finally:
@@ -265,4 +284,6 @@ def under_load(nodes: Nodes, *, seconds: float, kill_every_s: float, writers: in
     assert nodes.log_ends() == ends, f"a log grows by itself, seed {nodes.seed}"
     assert nodes.are_equal(), f"seed {nodes.seed}"
     assert nodes.written > 0
-    print(f"seed {nodes.seed}: {nodes.written} transactions, all nodes equal")
+    conflicts = nodes.conflicts()
+    assert min(conflicts) > 0 or not nodes.has_conflicts, f"nothing clashed, seed {nodes.seed}"
+    print(f"seed {nodes.seed}: {nodes.written} transactions, conflicts {conflicts}, nodes equal")

@@ -18,3 +18,16 @@ def test_a_pair_of_both_families_is_equal_after_a_load_with_kills(tmp_path: Path
         nodes_of([one, two], [(0, 1)], tmp_path, seed) as nodes,
     ):
         under_load(nodes, seconds=15, kill_every_s=4, writers=3)
+
+
+def test_a_pair_that_changes_the_same_rows_is_equal_after_a_load_with_kills(
+    tmp_path: Path,
+) -> None:
+    seed = random.randrange(1 << 20)
+    print(f"seed {seed}")
+    with (
+        MariaDbServer() as one,
+        MySqlServer() as two,
+        nodes_of([one, two], [(0, 1)], tmp_path, seed, winners=[1]) as nodes,
+    ):
+        under_load(nodes, seconds=15, kill_every_s=4, writers=3)
