@@ -205,6 +205,8 @@ ACTION = Option(
 )
 FOLDER = Option(("folder",), "the folder with the files of all edges", kind=str)
 SVG = Option(("--svg",), "show: write a picture to this file, too", kind=str)
+SINCE = Option(("--since",), "only those since this time, as 2026-11-26T14:00 in UTC", kind=str)
+MOST = Option(("--most",), "how many to list, the last ones; 100 without it", kind=int, default=100)
 REQUEST = Option(("id",), "the request's id, as `requests` shows it", kind=str)
 
 COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
@@ -255,6 +257,10 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         (FILE, JSON, BACKFILLED, COLUMN, FROM, TO, DRY_RUN, YES, WAIT_FOR, ID),
     ),
     "requests": ("list what was asked of the pipeline", (FILE, JSON)),
+    "conflicts": (
+        "list rows that both nodes of an edge had changed, and whose change was kept",
+        (FILE, JSON, SINCE, MOST),
+    ),
     "approve": (
         "let a request begin that is about more rows than the file allows unasked",
         (FILE, REQUEST, JSON),

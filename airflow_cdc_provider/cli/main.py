@@ -59,6 +59,7 @@ MODULES: Mapping[str, str] = {
     "resync": "resync",
     "backfill": "resync",
     "requests": "request_list",
+    "conflicts": "conflicts",
     "approve": "approving",
     "cancel": "request_list",
     "add": "tables",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from airflow_cdc_provider.core.identifiers import TableId
 
@@ -38,3 +38,24 @@ class Conflict:
     source: RowChange
     sink: RowChange
     """The last change at the sink that the source did not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotedConflict:
+    """A conflict as the sink's ledger has it."""
+
+    number: int
+    """It grows with each conflict of the sink."""
+    noted_us: int
+    conflict: Conflict
+
+
+@runtime_checkable
+class KeepsConflicts(Protocol):
+    """A ledger's store that keeps conflicts."""
+
+    def conflict_count(self) -> int:
+        """Return how many conflicts of the pipeline are kept."""
+
+    def conflicts(self, *, since_us: int, most: int) -> Sequence[NotedConflict]:
+        """Return the last `most` of the pipeline's conflicts since a time, oldest first."""

@@ -204,6 +204,8 @@ class NoteKind(StrEnum):
     """Where the log of an edge's sink ended before the edge copied its rows there."""
     KNOWN = "known"
     """What the source of an edge that was seeded knew of its sink's log at first."""
+    CONFLICTS = "conflicts"
+    """How many rows were changed at both nodes of an edge, and settled."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

@@ -15,7 +15,7 @@ REQUEST_BUTTONS = ("approve", "cancel")
 DAGS = {"run": "sync", "resync": "resync", "backfill": "backfill", "verify": "verify"}
 ACTIONS = ("pause", "resume", "restart", "add", "remove", "reset", "drop")
 """What `CdcControlOperator` does."""
-LOOKS = ("check", "plan", "status", "requests", "log")
+LOOKS = ("check", "plan", "status", "requests", "log", "conflicts")
 DECISIONS = ("accept", "skip")
 """What a person decides against a refusal, by a command alone."""
 FIELDS = {

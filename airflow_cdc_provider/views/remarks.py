@@ -31,11 +31,18 @@ def overrides_of(note: Note | None) -> tuple[Mapping[str, Any], ...]:
     return () if note is None else tuple(note.form["made"])
 
 
+def conflicts_of(note: Note | None) -> int | None:
+    """Return how many conflicts an edge has settled, None if it never told."""
+    return None if note is None else int(note.form["count"])
+
+
 def remark_lines(status: PipelineStatus) -> list[str]:
     """Return lines on the last try's error, decisions against refusals, and requests' rows."""
     lines = [f"  problem: {status.nobody}"] if status.nobody else []
     lines += [] if status.refusal is None else [f"  problem: {status.refusal}"]
     lines += [f"  problem: {text}" for text in late_lines(status)]
+    if status.conflicts:
+        lines.append(f"  {status.conflicts} conflicts were settled: `conflicts` lists them")
     for made in status.overrides:
         at = datetime.fromtimestamp(made["at_us"] / 1e6, UTC)
         lines.append(

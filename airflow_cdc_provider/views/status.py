@@ -29,7 +29,7 @@ from airflow_cdc_provider.views.outages import (
     outage_forms,
     outages_of,
 )
-from airflow_cdc_provider.views.remarks import overrides_of, refusal_of
+from airflow_cdc_provider.views.remarks import conflicts_of, overrides_of, refusal_of
 from airflow_cdc_provider.views.request_text import request_form
 
 EVENTS_SHOWN = 10
@@ -114,6 +114,9 @@ class PipelineStatus:
     """What ended the last try to begin, until one gets past it."""
     refused_us: int = 0
     """When that was."""
+    conflicts: int | None = None
+    """Rows that both nodes of an edge had changed and that were settled; None where none is kept.
+    """
     overrides: tuple[Mapping[str, Any], ...] = ()
     """What persons decided against refusals of this pipeline, oldest first."""
     noted_outages: tuple[Outage, ...] = ()
@@ -295,6 +298,7 @@ class PipelineStatus:
                 "inconsistent": [str(table) for table in stream.inconsistent],
             },
             "requests": [request_form(request) for request in self.requests],
+            "conflicts": self.conflicts,
             "overrides": list(self.overrides),
             "events": event_forms(self.events)[:EVENTS_SHOWN],
         }
@@ -326,6 +330,7 @@ def status(
         owner_gone=is_gone(state.owner) or driver_is_gone(noted, state.generation),
         refusal=refusal_of(last_try),
         refused_us=0 if last_try is None else last_try.at_us,
+        conflicts=conflicts_of(store.note(name, NoteKind.CONFLICTS)),
         overrides=overrides_of(store.note(name, NoteKind.OVERRIDES)),
         noted_outages=outages_of(noted, state.generation),
         freshness_s=freshness_s,

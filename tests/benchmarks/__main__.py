@@ -174,6 +174,14 @@ class Bench:
             ("apply, merged, 2 writers", {"mode": "merged", "batch": 50_000, "writers": 2}),
         ):
             self.run(work, [Subject(OURS, f"{_OURS}.apply", common | given, fresh_table)])
+        edges = common | {"mode": "transactions", "batch": 20_000}
+        for work, beside in (("apply, edge", False), ("apply, edge, both write", True)):
+            subjects = [
+                Subject(f"{kind} edge", f"{_OURS}.apply", edges | given, fresh_table)
+                for kind in ("plain", "guarded")
+                if (given := {"edge": kind, "beside": beside})
+            ]
+            self.run(work, subjects)
         connection.close()
 
     def ablation(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_cdc_provider.cli.main import main
 from tests.pipeline.pairs import Edge, Pair, pair_of
 from tests.servers.given import SqlServer
 
@@ -70,6 +71,99 @@ class Conflicts:
         assert pair.is_equal
         assert pair.one.execute("SELECT v, n FROM items WHERE id = 1") == [("by two", 2)]
         assert conflicts_of(pair.there) == conflicts_of(pair.back) == []
+
+    @pytest.mark.parametrize(
+        ("at_one", "at_two", "left"),
+        [
+            ("DELETE FROM items WHERE id = 1", "UPDATE items SET n = 7 WHERE id = 1", []),
+            ("UPDATE items SET n = 7 WHERE id = 1", "DELETE FROM items WHERE id = 1", [(1, 7)]),
+            ("DELETE FROM items WHERE id = 1", "DELETE FROM items WHERE id = 1", []),
+            (
+                "INSERT INTO items VALUES (100, 'one', 1)",
+                "INSERT INTO items VALUES (100, 'two', 2)",
+                [(1, 0), (100, 1)],
+            ),
+            (
+                "UPDATE items SET n = 5 WHERE id = 1",
+                "UPDATE items SET id = 100 WHERE id = 1",
+                [(1, 5), (100, 0)],
+            ),
+            (
+                "UPDATE items SET id = 100 WHERE id = 1",
+                "UPDATE items SET n = 5 WHERE id = 1",
+                [(100, 0)],
+            ),
+            (
+                "UPDATE items SET id = 100 WHERE id = 1",
+                "UPDATE items SET id = 101 WHERE id = 1",
+                [(100, 0), (101, 0)],
+            ),
+        ],
+        ids=[
+            "delete-update",
+            "update-delete",
+            "deletes",
+            "inserts",
+            "change-move",
+            "move-change",
+            "moves",
+        ],
+    )
+    def test_each_way_to_change_one_row_twice_ends_as_the_winner_has_it(
+        self, pair: Pair, at_one: str, at_two: str, left: list[tuple[int, int]]
+    ) -> None:
+        pair.one.execute(at_one)
+        pair.two.execute(at_two)
+        pair.catch_up()
+        assert pair.is_equal
+        rows = pair.one.execute("SELECT id, n FROM items WHERE id = 1 OR id >= 100 ORDER BY id")
+        assert rows == left
+        for edge in (pair.there, pair.back):
+            assert [json.loads(str(row[0])) for row in conflicts_of(edge)][:1] in (
+                [{"id": 1}],
+                [{"id": 100}],
+            )
+
+    def test_changed_and_changed_back_is_a_change(self, pair: Pair) -> None:
+        pair.one.execute("UPDATE items SET n = 1 WHERE id = 1")
+        pair.one.execute("UPDATE items SET n = 0 WHERE id = 1")
+        pair.two.execute("UPDATE items SET n = 9 WHERE id = 1")
+        pair.catch_up()
+        assert pair.one.execute("SELECT n FROM items WHERE id = 1") == [(0,)]
+        assert pair.is_equal
+
+    def test_a_column_that_both_nodes_add_is_followed(self, pair: Pair) -> None:
+        pair.two.execute("UPDATE items SET v = 'before' WHERE id = 1")
+        for node in (pair.one, pair.two):
+            node.execute("ALTER TABLE items ADD COLUMN note VARCHAR(20)")
+        pair.one.execute("UPDATE items SET note = 'one' WHERE id <= 3")
+        pair.two.execute("UPDATE items SET note = 'two' WHERE id BETWEEN 3 AND 5")
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT id, note FROM items WHERE id BETWEEN 2 AND 4") == [
+            (2, "one"),
+            (3, "one"),
+            (4, "two"),
+        ]
+
+    def test_conflicts_are_listed_and_counted(
+        self, pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pair.one.execute("UPDATE items SET n = 1 WHERE id <= 3")
+        pair.two.execute("UPDATE items SET n = 2 WHERE id <= 3")
+        pair.catch_up()
+        for name, value in pair.there.environment.items():
+            monkeypatch.setenv(name, value)
+        file = str(pair.there.path)
+        assert main(["conflicts", file, "--most", "2"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert 'items {"id": 2}: one wins' in lines[1]
+        assert lines[-1] == "2 of 3"
+        assert main(["conflicts", file, "--since", "2999-01-01"]) == 0
+        assert "0 of 3" in capsys.readouterr().out
+        assert main(["conflicts", file, "--since", "yesterday"]) == 2
+        assert main(["status", file]) == 0
+        assert "3 conflicts were settled" in capsys.readouterr().out
 
     def test_any_changes_of_the_same_rows_end_equal(self, pair: Pair) -> None:
         seed_of_test = random.randrange(1 << 30)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
+from airflow_cdc_provider.core.conflicts import KeepsConflicts, NotedConflict
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
@@ -63,6 +64,20 @@ class Ledger:
         """
         store = self._store
         return store.lock_waits(from_s=from_s) if isinstance(store, KnowsLockWaits) else ()
+
+    # --- conflicts ----------------------------------------------------------------------------
+
+    def conflict_count(self) -> int:
+        """Return how many rows were changed at both nodes of an edge; 0 where none is kept."""
+        store = self._store
+        return store.conflict_count() if isinstance(store, KeepsConflicts) else 0
+
+    def conflicts(self, *, since_us: int = 0, most: int) -> Sequence[NotedConflict]:
+        """Return the last `most` conflicts since a time, oldest first."""
+        store = self._store
+        if not isinstance(store, KeepsConflicts):
+            return ()
+        return store.conflicts(since_us=since_us, most=most)
 
     # --- plan and splits ----------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ the log before its locks go. So what the log has by then is all there is.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +30,7 @@ from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
+    RetryableError,
     SinkUnreachableError,
 )
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
@@ -41,9 +44,11 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.topology import Topology
     from airflow_cdc_provider.engine.sink.own_log import OwnLog
 
+log = logging.getLogger(__name__)
+
 MOST_BYTES = 1 << 30
 """Of the sink's own changes that are kept at most, in memory."""
-_BATCH_S = 1.0
+_BATCH_S, _IDLE_S = 1.0, 30.0
 _MARKS = r"\p{M}"
 
 
@@ -106,6 +111,7 @@ class Guard:
         self._reader: TailReader | None = None
         self._kept: deque[TheirChanges] = deque()
         self._bytes = 0
+        self._read_s = 0.0
 
     @property
     def source_wins(self) -> bool:
@@ -126,13 +132,26 @@ class Guard:
         """
         while self._kept and self._kept[0].behind(known) is None:
             self._bytes -= self._kept.popleft().changes.after.nbytes
+        if time.monotonic() - self._read_s > _IDLE_S and self._is_past(known):
+            self._begin_again()
         try:
             self._read(known)
-        except (SinkUnreachableError, ConnectionError):
-            self.close()
-            self._kept.clear()
-            raise
+        except RetryableError as error:  # the server ends a reader that has not read for a while
+            log.info("the sink's log is read anew: cause=%s", error)
+            self._begin_again()
+            self._read(known)
+        self._read_s = time.monotonic()
         return bool(self._kept)
+
+    def _is_past(self, known: LogPosition) -> bool:
+        """Tell whether a position has all that was read of the log."""
+        return self._reader is not None and known.covers(self._reader.position)
+
+    def _begin_again(self) -> None:
+        """Forget what was read: the log is read again from what the source knew."""
+        self.close()
+        self._kept.clear()
+        self._bytes = 0
 
     def clashes(self, work: TableBatch, known: LogPosition) -> tuple[Clash, ...]:
         """Return the keys of a batch's work that the sink's node has changed behind `known`."""

@@ -88,7 +88,7 @@ class GuardedWrites:
 
     def _known(self, selection: Selection, row: SlotRow) -> LogPosition:
         """Return what the source knew of the sink's log when it made a batch's changes."""
-        known = selection.batch.knew or row.knew or self._guard.known
+        known = selection.knew or row.knew or self._guard.known
         if known is None:
             edge = self._guard.edge
             raise IntegrityError(

@@ -153,6 +153,14 @@ class Selection:
     _works: dict[LogPosition, tuple[StreamSplit, TableBatch]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def knew(self) -> LogPosition | None:
+        """Return what the source knew of the sink's log, None if that is as it was committed."""
+        quiet, batch = self.quiet, self.batch
+        if batch.knew is not None or quiet is None:
+            return batch.knew
+        return quiet.knew if quiet.leads(quiet.start, batch.start) else None
+
     def is_contained(self, position: LogPosition) -> bool:
         """Tell whether all of the batch is committed already, including its barrier."""
         end, barrier = self.batch.end, self.batch.barrier

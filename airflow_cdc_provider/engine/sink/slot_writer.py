@@ -84,7 +84,7 @@ class SlotWriter:
         outcome = self.store.commit_at_once(selection, left, end, may_commit=may_commit)
         if outcome is None:
             return None
-        self._reached = left.moved(end, selection.batch.knew)
+        self._reached = left.moved(end, selection.knew)
         return outcome
 
     def _apply_whole(self, selection: Selection) -> SlotOutcome:
@@ -139,7 +139,7 @@ class SlotWriter:
         end, stopped_by = selection.end_within(row.stream)
         if end is None:
             raise ValueError("a part of a transaction is not stored")
-        knew = selection.batch.knew
+        knew = selection.knew
         outcome = replace(outcome, end=end, stopped_by=stopped_by, knew=knew)
         self.store.move(outcome, stored_anew(row.stream, end))
         self._reached = row.moved(end, knew)

@@ -41,6 +41,7 @@ from airflow_cdc_provider.engine.server_looks import (
     note_failure,
     silences,
 )
+from airflow_cdc_provider.engine.stream.conflict_count import ConflictCount
 from airflow_cdc_provider.engine.stream.lag import Lag
 from airflow_cdc_provider.engine.stream.lock_watch import LockWatch
 from airflow_cdc_provider.engine.stream.recovery import Progress, Recovery, StreamLook
@@ -94,6 +95,9 @@ class Heartbeat:
         self._told_consistent: set[TableId] = set()
         self._next_reach_s = 0.0
         self._next_counts_s = 0.0
+        edge = job.spec.edge
+        has_guard = edge is not None and bool(edge.winner)
+        self._conflicts = ConflictCount(job.store, job.spec.pipeline) if has_guard else None
         self._silences = silences(job.servers)
         self._locks = LockWatch(str(job.servers.sink))
         self._sink_look = ServerLook("cdc-sink-look", self._sink.open_ledger, self._look_at_sink)
@@ -226,6 +230,8 @@ class Heartbeat:
         if now_s < self._next_counts_s and not self._closing.is_set():
             return NO_COUNTS
         self._next_counts_s = now_s + _COUNTS_EVERY_S
+        if self._conflicts is not None:
+            self._conflicts.tell(ledger.conflict_count())
         return count_tables(ledger, split)
 
     def _look_at_source(self, log_end: LogEnd) -> LogPosition:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.topology import Topology, default_marker
 from airflow_cdc_provider.engine.sink.port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
+from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from airflow_cdc_provider.systems.registry import open_sink
 from tests.benchmarks import subject
 
 OWNER = Owner(PipelineName("bench"), 1)
+
+
+def edge_of(*, guarded: bool) -> Topology:
+    """Return the edge that the benchmark's pipeline is, with its conflicts settled or not."""
+    winner = "there" if guarded else ""
+    return Topology("bench", "here", "there", default_marker("bench"), winner=winner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +84,21 @@ class Setting:
         return stream
 
 
+def _end_of(given: subject.Arguments, edge: Topology | None) -> LogPosition | None:
+    """Return where the sink's log ends, for an edge."""
+    if edge is None:
+        return None
+    with closing(MySqlLogEnd(Endpoint.parse(subject.dsn(given["sink"])), purpose="test")) as end:
+        return end.now()
+
+
 def setting(
     given: subject.Arguments,
     table: str,
     *,
     apply: ApplyMode = ApplyMode.TRANSACTIONS,
     writers: int = 1,
+    edge: Topology | None = None,
 ) -> Setting:
     """Look at the table and name the sink."""
     source = Endpoint.parse(subject.dsn(given["source"]))
@@ -94,6 +113,6 @@ def setting(
         Endpoint.parse(subject.dsn(given["sink"])),
         OWNER,
         [plan],
-        SinkSettings(apply=apply, writers=writers),
+        SinkSettings(apply=apply, writers=writers, edge=edge, known=_end_of(given, edge)),
     )
     return Setting(source, sink, schema, (plan,))

@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_cdc_provider.core.conflicts import Conflict
+from airflow_cdc_provider.core.conflicts import Conflict, NotedConflict, RowChange
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _ROWS_A_STATEMENT = 100
@@ -24,6 +25,35 @@ def note_conflicts(session: SinkSession, owner: Owner, conflicts: Sequence[Confl
     for first in range(0, len(conflicts), _ROWS_A_STATEMENT):
         rows = ", ".join(_row(owner, each) for each in conflicts[first : first + _ROWS_A_STATEMENT])
         session.execute(f"INSERT INTO {LEDGER}.conflict ({_COLUMNS}) VALUES {rows}")
+
+
+def count(session: SinkSession, owner: Owner) -> int:
+    """Return how many conflicts of a pipeline are kept."""
+    found = session.rows(
+        f"SELECT COUNT(*) FROM {LEDGER}.conflict WHERE {pipeline_is(owner.pipeline)}"
+    )
+    return int(str(found[0][0]))
+
+
+def read(
+    session: SinkSession, owner: Owner, *, since_us: int, most: int
+) -> tuple[NotedConflict, ...]:
+    """Return the last `most` of a pipeline's conflicts since a time, oldest first."""
+    rows = session.rows(
+        f"SELECT number, {_COLUMNS} FROM {LEDGER}.conflict WHERE {pipeline_is(owner.pipeline)} "
+        f"AND noted_us >= {since_us} ORDER BY number DESC LIMIT {most}"
+    )
+    return tuple(_conflict(row) for row in reversed(rows))
+
+
+def _conflict(row: Sequence[Any]) -> NotedConflict:
+    """Read a conflict from its row."""
+    number, _, table, kept, key, source, sink, source_at, sink_at, noted_us = row
+    changes = [
+        RowChange(**json.loads(text), at=at) for text, at in ((source, source_at), (sink, sink_at))
+    ]
+    conflict = Conflict(TableId.parse(table), json.loads(key), kept, *changes)
+    return NotedConflict(int(number), int(noted_us), conflict)
 
 
 def _row(owner: Owner, conflict: Conflict) -> str:

@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from airflow_cdc_provider.core.conflicts import NotedConflict
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lock_waits import LockWait
@@ -37,7 +38,7 @@ from airflow_cdc_provider.engine.ledger.state import LedgerState, Part
 from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink import ledger, writers
+from airflow_cdc_provider.systems.mysql.sink import conflict_rows, ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.change_counts import read_changes
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
@@ -67,6 +68,14 @@ class MySqlLedgerStore:
     def lock_waits(self, *, from_s: int) -> Sequence[LockWait]:
         """Return the owner's writers that have waited for a table's lock for so many seconds."""
         return lock_waits(self._session, self._owner, from_s=from_s)
+
+    def conflict_count(self) -> int:
+        """Return how many conflicts of the pipeline are kept."""
+        return conflict_rows.count(self._session, self._owner)
+
+    def conflicts(self, *, since_us: int, most: int) -> Sequence[NotedConflict]:
+        """Return the last `most` of the pipeline's conflicts since a time, oldest first."""
+        return conflict_rows.read(self._session, self._owner, since_us=since_us, most=most)
 
     def read(self, parts: Part) -> LedgerState:
         """Return these parts as last committed; nothing is locked."""

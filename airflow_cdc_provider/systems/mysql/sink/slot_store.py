@@ -100,7 +100,7 @@ class MySqlSlotStore:
         if not self._scripts.are_taken:
             return None
         work, rows = self._statements_of(selection, row)
-        outcome = replace(SlotOutcome.of(row.position, work), end=end, knew=selection.batch.knew)
+        outcome = replace(SlotOutcome.of(row.position, work), end=end, knew=selection.knew)
         question = ledger.generation_query(self._owner, self.session.capabilities.share_lock)
         if rows is None or not self._scripts.commit(
             slot_row=self._slot_row(),
