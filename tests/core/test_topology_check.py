@@ -149,3 +149,14 @@ def test_two_topologies_that_copy_the_same_tables_between_two_servers_are_refuse
     found = check_topologies([*PAIR, *twice])
     assert {each.file for each in found} == {"a_b.yaml", "b_a.yaml"}
     assert all("would go round for ever" in each.what for each in found)
+
+
+def test_both_edges_of_a_pair_settle_conflicts_alike() -> None:
+    def winning(winner: str, each: EdgeFile) -> EdgeFile:
+        return replace(each, edge=replace(each.edge, winner=winner))
+
+    there, back = PAIR
+    assert not check_topologies([winning("a", there), winning("a", back)])
+    assert "in a_b.yaml it is a" in only([winning("a", there), winning("b", back)]).what
+    assert "its winner is none" in only([winning("a", there), back]).what
+    assert "settles none" in only([there, winning("a", back)]).what

@@ -67,9 +67,9 @@ class Edge:
         with self.opened() as run, there.opened() as other:
             return seed(run, other)
 
-    def catch_up(self) -> None:
+    def catch_up(self, master: str = NO_SPARK) -> None:
         with self.opened() as run:
-            run_until_caught_up(run, SparkOptions(NO_SPARK, log_folder=self.path.parent / "logs"))
+            run_until_caught_up(run, SparkOptions(master, log_folder=self.path.parent / "logs"))
 
 
 def edge_between(src: Node, dst: Node, folder: Path, topology: str, *, winner: str = "") -> Edge:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.cli.main import main
+from airflow_cdc_provider.core.errors import RowRefusedError
 from tests.pipeline.pairs import Edge, Pair, pair_of
 from tests.servers.given import SqlServer
 
@@ -203,3 +204,24 @@ class TestMySqlToMariaDb(Conflicts):
     @pytest.fixture
     def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
         return mariadb_server
+
+
+def test_a_unique_value_of_two_rows_ends_both_edges_until_one_gives_it_up(
+    mysql_server: SqlServer,
+    mariadb_server: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+) -> None:
+    pair = pair_of(mysql_server, mariadb_server, fresh_database, tmp_path, winner="two")
+    pair.one.execute("CREATE TABLE codes (id INT PRIMARY KEY, code INT UNIQUE)")
+    pair.one.execute("INSERT INTO codes VALUES (1, 1), (2, 2)")
+    pair.begin()
+    pair.one.execute("INSERT INTO codes VALUES (3, 30)")
+    pair.two.execute("INSERT INTO codes VALUES (4, 30)")
+    for edge in (pair.there, pair.back):
+        with pytest.raises(RowRefusedError, match="30"):
+            edge.catch_up()
+    pair.two.execute("UPDATE codes SET code = 40 WHERE id = 4")
+    pair.catch_up()
+    assert pair.is_equal
+    assert pair.one.execute("SELECT * FROM codes WHERE id > 2") == [(3, 30), (4, 40)]

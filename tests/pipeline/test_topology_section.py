@@ -60,6 +60,14 @@ def test_an_edge_is_read_as_it_is_written() -> None:
     assert mesh.is_mesh
 
 
+def test_where_conflicts_are_settled_no_table_is_left_alone() -> None:
+    guarded = parse_pipeline(EDGE + _CONFLICTS + _WINNER).model
+    assert guarded.edge is not None
+    assert guarded.edge.winner == "berlin"
+    assert not stream_spec(guarded, 1).isolates_tables
+    assert stream_spec(parse_pipeline(EDGE).model, 1).isolates_tables
+
+
 def test_a_table_that_is_changed_stops_as_nobody_changes_the_other_node_for_it() -> None:
     def policy(text: str) -> SchemaPolicy:
         return stream_spec(parse_pipeline(text).model, 1).schema_changes
@@ -79,6 +87,8 @@ def test_no_table_of_the_ledger_can_be_the_marker() -> None:
 _DST = "  dst_node: paris\n"
 _SINK = "  dsn_env: PARIS_DSN\n"
 _LONG = "n" * 65
+_CONFLICTS = "  conflicts:\n    policy: priority\n"
+_WINNER = "    winner: berlin\n"
 _MARKS = "  marker: shop.marks\n"
 WRONG = [
     ("  name: shops\n", "", 7, "'name' is missing"),
@@ -105,7 +115,17 @@ WRONG = [
     ("name: shops", "name: stream", 8, "a table of the ledger"),
     (_DST, f"{_DST}{_MARKS}", 11, 'source.exclude: ["shop.marks"]'),
     (_SINK, f'{_SINK}  route: {{"shop.*": "airflow_cdc.*"}}\n', 7, "the topology's marker"),
-    (_DST, f"{_DST}  conflicts: {{policy: stop}}\n", 11, "not in this release"),
+    (_DST, f"{_DST}  conflicts:\n    policy: stop\n", 12, "not in this release"),
+    (_DST, f"{_DST}  conflicts: {{policy: priority}}\n", 11, "'winner' is missing"),
+    (_DST, f"{_DST}{_CONFLICTS}    winner: rome\n", 13, "no node of this edge"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}  do_nodes: [berlin]\n", 14, "not brought"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}  ignore_nodes: [rome]\n", 14, "not brought"),
+    (
+        _DST,
+        f"{_DST}{_CONFLICTS}{_WINNER}stream:\n  table_errors: isolate\n",
+        15,
+        "write stop, or leave it out",
+    ),
     (_SINK, "  type: changelog\n  path: /data\n", 6, "is no node"),
     (_SINK, f"{_SINK}  existing_rows: replace\n", 7, "destroys what was written"),
     (_SINK, f'{_SINK}  route: {{"shop*.a": "dr.a"}}\n', 7, "several tables go to one"),

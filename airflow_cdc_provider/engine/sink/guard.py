@@ -118,6 +118,11 @@ class Guard:
         """Tell whether the source's change stays where both changed a row."""
         return self.edge.winner == self.edge.src_node
 
+    @property
+    def has_changes(self) -> bool:
+        """Tell whether the sink's node had changed anything when its log was read last."""
+        return bool(self._kept)
+
     def close(self) -> None:
         """Close the connections."""
         for each in (self._end, self._reader):

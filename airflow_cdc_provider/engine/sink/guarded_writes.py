@@ -64,9 +64,10 @@ class GuardedWrites:
     def write(self, selection: Selection, row: SlotRow, work: TableBatch) -> None:
         """Write a batch's work and store its conflicts."""
         guard, known = self._guard, self._known(selection, row)
-        others_write = guard.catch_up(known)
-        clashes: tuple[Clash, ...] = guard.clashes(work, known)
+        others_write = guard.has_changes and guard.catch_up(known)
+        clashes: tuple[Clash, ...] = ()
         if others_write:
+            clashes = guard.clashes(work, known)
             self._store.set_savepoint()
         for _ in range(_MOST_LOOKS):
             self._store.write(work if guard.source_wins else without(work, clashes))
@@ -75,7 +76,7 @@ class GuardedWrites:
             if guard.source_wins or _count(found) == _count(clashes):
                 self._store.note_conflicts([*self._conflicts(found, selection, row)])
                 return
-            if not others_write:
+            if not others_write:  # they began just now: there is no savepoint
                 break
             clashes = found
             self._store.undo_to_savepoint()
