@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
+from airflow_cdc_provider.systems.mysql.preflight.looks import Seen, look
 from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
-from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query
+from airflow_cdc_provider.systems.mysql.preflight.replica import filters_of
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query, query_named
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.core.records import TablePlan
+    from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 
 def of_two_nodes(finding: Finding) -> Finding:
@@ -28,7 +33,52 @@ def of_two_nodes(finding: Finding) -> Finding:
     return finding
 
 
-def edge_findings(sink: Endpoint, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+def edge_findings(
+    sink: Endpoint, plans: Sequence[TablePlan], source: Capabilities | None
+) -> Iterator[Finding]:
+    """Yield the findings about two nodes that are both written to.
+
+    `source` is the other node's server, if it is one of MySQL's protocol.
+    """
+    with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
+        if source is not None:
+            yield from _replicated(connection, source, str(sink))
+        yield from _same_numbers(connection, plans, str(sink))
+
+
+def _replicated(
+    connection: ServerConnection, source: Capabilities, subject: str
+) -> Iterator[Finding]:
+    """Yield a finding if the sink's server itself replicates from the source's.
+
+    MariaDB's replicas know no more of their source than a number that another server may have.
+    """
+    capabilities = read_capabilities(connection, role=Role.SINK)
+    seen = look(lambda: query_named(connection, capabilities.replica_status_statement))
+    if not isinstance(seen, Seen):
+        return  # the look at the sink's own log says so
+    for row in seen.what:
+        uuid = row.get("Source_UUID", row.get("Master_UUID", ""))
+        number = int(row.get("Source_Server_Id", row.get("Master_Server_Id", 0)) or 0)
+        if uuid != source.server_uuid if uuid else number != source.server_id:
+            continue
+        stop = "STOP ALL SLAVES" if capabilities.is_mariadb else "STOP REPLICA"
+        what = "the other node" if uuid else "a server with the other node's server id"
+        yield Finding(
+            OwnLogCode.REPLICATED,
+            Level.BLOCK if uuid and not filters_of(row) else Level.WARN,
+            subject,
+            f"the server replicates natively from {what} (server id {number})",
+            "no native replication of these tables between the nodes of a topology",
+            "what it replicates has no marker: it is taken for written here, goes back to where it "
+            "came from, and overwrites what was written there since",
+            f"{stop}; or leave the tables out of that replication by its filters",
+        )
+
+
+def _same_numbers(
+    connection: ServerConnection, plans: Sequence[TablePlan], subject: str
+) -> Iterator[Finding]:
     """Yield a finding if both nodes may give out the same number to new rows."""
     counted = [
         str(plan.sink_table)
@@ -37,19 +87,18 @@ def edge_findings(sink: Endpoint, plans: Sequence[TablePlan]) -> Iterator[Findin
     ]
     if not counted:
         return
-    with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
-        ((step, offset),) = query(
-            connection,
-            "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset",
-            role=Role.SINK,
-        )
+    ((step, offset),) = query(
+        connection,
+        "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset",
+        role=Role.SINK,
+    )
     if int(step) > 1:
         return
     more = f" and {len(counted) - 3} more" if len(counted) > 3 else ""
     yield Finding(
         OwnLogCode.NUMBERS,
         Level.WARN,
-        str(sink),
+        subject,
         f"auto_increment_increment = {step}, offset = {offset}; AUTO_INCREMENT in "
         f"{', '.join(counted[:3])}{more}",
         "a step of at least the number of nodes, and another offset at each",
