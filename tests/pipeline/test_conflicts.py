@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from airflow_cdc_provider.cli.main import main
 from airflow_cdc_provider.core.errors import RowRefusedError
+from airflow_cdc_provider.engine.sink.selection import TableBatch
+from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
 from tests.pipeline.pairs import Edge, Pair, pair_of
 from tests.servers.given import SqlServer
 
@@ -25,6 +28,22 @@ def conflicts_of(edge: Edge) -> list[tuple[object, ...]]:
         "SELECT row_key, kept, source_change, sink_change FROM airflow_cdc.conflict "
         f"WHERE pipeline = '{name}' ORDER BY number"
     )
+
+
+def at_first_write(
+    patched: pytest.MonkeyPatch, around: Callable[[Callable[[], None]], None]
+) -> None:
+    """Have the first write of a batch's rows done by `around`, which is given it."""
+    write, done = MySqlSlotStore.write, threading.Event()
+
+    def first(store: MySqlSlotStore, work: TableBatch) -> None:
+        if done.is_set():
+            write(store, work)
+        else:
+            done.set()
+            around(lambda: write(store, work))
+
+    patched.setattr(MySqlSlotStore, "write", first)
 
 
 class Conflicts:
@@ -146,6 +165,44 @@ class Conflicts:
             (3, "one"),
             (4, "two"),
         ]
+
+    def test_a_change_that_comes_before_the_edge_has_the_rows_lock_is_seen(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def change_first(write: Callable[[], None]) -> None:
+            pair.one.execute("UPDATE items SET v = 'by one' WHERE id = 1")
+            write()
+
+        pair.two.execute("UPDATE items SET v = 'by two' WHERE id = 1")
+        with monkeypatch.context() as patched:
+            at_first_write(patched, change_first)
+            pair.back.catch_up()
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT v FROM items WHERE id = 1") == [("by one",)]
+
+    def test_a_deleted_key_cannot_come_between_the_edges_delete_and_its_commit(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else the winner's node would leave the new row out, and the loser's would keep it."""
+        insert = threading.Thread(
+            target=pair.two.execute, args=("INSERT INTO items VALUES (1, 'new', 1)",)
+        )
+
+        def insert_behind(write: Callable[[], None]) -> None:
+            write()
+            insert.start()
+            insert.join(1.0)
+
+        for node in (pair.one, pair.two):
+            node.execute("DELETE FROM items WHERE id = 1")
+        with monkeypatch.context() as patched:
+            at_first_write(patched, insert_behind)
+            pair.there.catch_up()
+        insert.join(30)
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT v FROM items WHERE id = 1") == [("new",)]
 
     def test_conflicts_are_listed_and_counted(
         self, pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

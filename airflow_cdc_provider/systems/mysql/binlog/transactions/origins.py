@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binary_scalar, mask_of
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _NONE = -1
 _BETWEEN_NAMES = "\0"
+_BETWEEN = binary_scalar(_BETWEEN_NAMES.encode(), pa.string())
+"""As Arrow has it: making it of a text would import pandas."""
 
 
 class TransactionOrigins:
@@ -175,7 +178,7 @@ class TransactionOrigins:
             wrong.update(self._wrong_of(judged, names))
             np.logical_and.at(every, judged, verdict)
             np.logical_and.at(none, judged, ~verdict)
-            self._note_relayed(numbers[judged[~verdict]], names.filter(pa.array(~verdict)))
+            self._note_relayed(numbers[judged[~verdict]], names.filter(mask_of(~verdict)))
         mixed = marked & ~every & ~none
         if goes_on and marked[0] and self._is_marked:
             mixed[0] |= bool(every[0]) != self._is_left_out
@@ -214,13 +217,13 @@ class TransactionOrigins:
             if name not in names:
                 raise _no_marker_table(rule.marker, f"a column {name}")
         columns = [changes.after.column(names[name]) for name in MARKER_COLUMNS]
-        named = pc.binary_join_element_wise(*columns, _BETWEEN_NAMES).dictionary_encode("encode")
+        named = pc.binary_join_element_wise(*columns, _BETWEEN).dictionary_encode("encode")
         return np.repeat(np.arange(len(events)), changes.counts), named
 
     def _verdicts(self, rule: EdgeOrigins, names: pa.DictionaryArray) -> BoolArray:
         """Tell which of these marker rows are of transactions that are left out."""
         judged = [self._verdict(rule, each) for each in names.dictionary.to_pylist()]
-        found: BoolArray = np.array(judged, np.bool_)[names.indices.to_numpy()]
+        found: BoolArray = np.array(judged, np.bool_)[as_numpy(names.indices)]
         return found
 
     def _verdict(self, rule: EdgeOrigins, names: str | None) -> bool:
