@@ -204,6 +204,17 @@ class Conflicts:
         assert pair.is_equal
         assert pair.one.execute("SELECT v FROM items WHERE id = 1") == [("new",)]
 
+    def test_a_transaction_in_parts_is_settled_part_by_part(self, pair: Pair) -> None:
+        for edge in (pair.there, pair.back):
+            edge.path.write_text(edge.path.read_text() + "stream: {max_batch: {changes: 10}}\n")
+        pair.one.execute("UPDATE items SET v = 'by one' WHERE id IN (5, 45)")
+        pair.two.execute("UPDATE items SET v = 'by two'")
+        pair.one.execute("UPDATE items SET v = 'by one' WHERE id = 25")
+        pair.catch_up()
+        assert pair.is_equal
+        rows = pair.one.execute("SELECT id FROM items WHERE v = 'by one' ORDER BY id")
+        assert rows == [(5,), (25,), (45,)]
+
     def test_conflicts_are_listed_and_counted(
         self, pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -70,7 +70,11 @@ class TheirChanges:
     changes: TableChanges
     points: Sequence[TransactionPoint]
     index: TransactionIndex
-    end: LogPosition | None
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory that the rows take, in bytes."""
+        return int(self.changes.before.nbytes + self.changes.after.nbytes)
 
     def behind(self, known: LogPosition) -> TheirChanges | None:
         """Return those of the changes that a position does not contain, None if there are none."""
@@ -119,9 +123,9 @@ class Guard:
         return self.edge.winner == self.edge.src_node
 
     @property
-    def has_changes(self) -> bool:
-        """Tell whether the sink's node had changed anything when its log was read last."""
-        return bool(self._kept)
+    def may_have_changes(self) -> bool:
+        """Tell whether the sink's node had changed anything when its log was read last, if ever."""
+        return self._reader is None or bool(self._kept)
 
     def close(self) -> None:
         """Close the connections."""
@@ -136,7 +140,7 @@ class Guard:
         What is before `known` is forgotten: a later change of the source knew it, too.
         """
         while self._kept and self._kept[0].behind(known) is None:
-            self._bytes -= self._kept.popleft().changes.after.nbytes
+            self._bytes -= self._kept.popleft().nbytes
         if time.monotonic() - self._read_s > _IDLE_S and self._is_past(known):
             self._begin_again()
         try:
@@ -210,16 +214,16 @@ class Guard:
         index = transactions_of(batch.start.system).index_of(batch.transactions)
         for changes in batch.tables:
             if len(changes):
-                self._kept.append(TheirChanges(changes, batch.transactions, index, batch.end))
-                self._bytes += changes.after.nbytes
+                self._kept.append(TheirChanges(changes, batch.transactions, index))
+                self._bytes += self._kept[-1].nbytes
         if self._bytes > MOST_BYTES:
             raise IntegrityError(
                 f"node {self.edge.dst_node} has changed more than can be kept in memory since "
                 f"what {self.edge.src_node} knows of it",
                 where=str(self._own_log),
                 risk="conflicts with these changes could not be seen; nothing was written",
-                remedy=f"run the edge from {self.edge.dst_node} to {self.edge.src_node}, which is "
-                "behind, then this one again",
+                remedy="copy one node anew, as the page 'Two nodes' says, and keep the edge from "
+                f"{self.edge.dst_node} to {self.edge.src_node} running: it is too far behind",
             )
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 
 _MOST_LOOKS = 20
+_MOST_TEXT = 10_000
+"""Of a value in a conflict's row, in characters: the rows themselves have all of it."""
 
 
 class Store(Protocol):
@@ -64,7 +66,7 @@ class GuardedWrites:
     def write(self, selection: Selection, row: SlotRow, work: TableBatch) -> None:
         """Write a batch's work and store its conflicts."""
         guard, known = self._guard, self._known(selection, row)
-        others_write = guard.has_changes and guard.catch_up(known)
+        others_write = guard.may_have_changes and guard.catch_up(known)
         clashes: tuple[Clash, ...] = ()
         if others_write:
             clashes = guard.clashes(work, known)
@@ -183,6 +185,9 @@ def _plain(values: Values) -> Values:
 
 def _value(value: object) -> object:
     """Return one value as JSON holds it."""
-    if value is None or isinstance(value, str | int | float | bool):
+    if value is None or isinstance(value, int | float | bool):
         return value
-    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+    text = f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+    if len(text) <= _MOST_TEXT:
+        return text
+    return f"{text[:_MOST_TEXT]}... ({len(text)} characters)"

@@ -13,7 +13,7 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
-_ROWS_A_STATEMENT = 100
+_ROWS_A_STATEMENT = 20
 _COLUMNS = (
     "pipeline, table_name, kept, row_key, source_change, sink_change, source_position, "
     "sink_position, noted_us"

@@ -53,6 +53,7 @@ _OF_A_PLAN = (
     "schema_change",
     "stopped_table",
     "changed_table",
+    "conflict",
 )
 
 
