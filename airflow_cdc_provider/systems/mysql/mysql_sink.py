@@ -32,7 +32,7 @@ from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import (
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.own_log import MySqlOwnLog
 from airflow_cdc_provider.systems.mysql.preflight.edges import edge_findings, of_two_nodes
-from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
+from airflow_cdc_provider.systems.mysql.preflight.preflight import SourceFacts, sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
@@ -97,7 +97,8 @@ class MySqlSink:
             return found
         own_log = self.own_log().preflight(is_new=False)
         both = map(of_two_nodes, found)
-        return (*both, *own_log, *edge_findings(self.endpoint, plans))
+        facts = source.facts if isinstance(source.facts, SourceFacts) else None
+        return (*both, *own_log, *edge_findings(self.endpoint, plans, facts))
 
     def open_side(self) -> MySqlVerifySide:
         """Open the sink's side of a verification."""

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
+from airflow_cdc_provider.systems.mysql.preflight.replicated import replicated_findings
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.core.records import TablePlan
+    from airflow_cdc_provider.systems.mysql.preflight.preflight import SourceFacts
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 
 def of_two_nodes(finding: Finding) -> Finding:
@@ -28,7 +31,22 @@ def of_two_nodes(finding: Finding) -> Finding:
     return finding
 
 
-def edge_findings(sink: Endpoint, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+def edge_findings(
+    sink: Endpoint, plans: Sequence[TablePlan], source: SourceFacts | None
+) -> Iterator[Finding]:
+    """Yield the findings about two nodes that are both written to.
+
+    `source` is what is known of the other node, if it is a server of the same protocol.
+    """
+    with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
+        if source is not None:
+            yield from replicated_findings(connection, sink, source)
+        yield from _same_numbers(connection, plans, str(sink))
+
+
+def _same_numbers(
+    connection: ServerConnection, plans: Sequence[TablePlan], subject: str
+) -> Iterator[Finding]:
     """Yield a finding if both nodes may give out the same number to new rows."""
     counted = [
         str(plan.sink_table)
@@ -37,19 +55,18 @@ def edge_findings(sink: Endpoint, plans: Sequence[TablePlan]) -> Iterator[Findin
     ]
     if not counted:
         return
-    with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
-        ((step, offset),) = query(
-            connection,
-            "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset",
-            role=Role.SINK,
-        )
+    ((step, offset),) = query(
+        connection,
+        "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset",
+        role=Role.SINK,
+    )
     if int(step) > 1:
         return
     more = f" and {len(counted) - 3} more" if len(counted) > 3 else ""
     yield Finding(
         OwnLogCode.NUMBERS,
         Level.WARN,
-        str(sink),
+        subject,
         f"auto_increment_increment = {step}, offset = {offset}; AUTO_INCREMENT in "
         f"{', '.join(counted[:3])}{more}",
         "a step of at least the number of nodes, and another offset at each",

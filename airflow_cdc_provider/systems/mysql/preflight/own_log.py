@@ -64,6 +64,11 @@ class OwnLogCode(FindingCode):
         "warn",
         "the nodes of a topology may give out the same AUTO_INCREMENT numbers",
     )
+    REPLICATED = (
+        "own_log.replicated",
+        "block, warn",
+        "the sink replicates natively from the other node; warns if filtered, stopped or not sure",
+    )
     UNSEEN = ("own_log.unseen", "info, warn, block", "something could not be looked at")
 
 

@@ -97,15 +97,20 @@ def _out_of_order(capabilities: Capabilities, subject: str) -> Iterator[Finding]
         )
 
 
-def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
-    """Yield findings about a replica's filters, its state and its delay."""
-    filters = {
+def filters_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the filters of databases and tables in a row of a replica's status, by name."""
+    return {
         name: value
         for name, value in row.items()
         if ("_Do_" in name or "_Ignore_" in name or "_Wild_" in name) and value
         if name.startswith("Replicate")
         if name != "Replicate_Ignore_Server_Ids"
     }
+
+
+def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
+    """Yield findings about a replica's filters, its state and its delay."""
+    filters = filters_of(row)
     if filters:
         yield Finding(
             Code.SOURCE_REPLICATION_FILTERS,
