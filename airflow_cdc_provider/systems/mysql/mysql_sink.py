@@ -98,8 +98,8 @@ class MySqlSink:
             return found
         own_log = self.own_log().preflight(is_new=False)
         both = map(of_two_nodes, found)
-        server = source.facts.capabilities if isinstance(source.facts, SourceFacts) else None
-        return (*both, *own_log, *edge_findings(self.endpoint, plans, server))
+        facts = source.facts if isinstance(source.facts, SourceFacts) else None
+        return (*both, *own_log, *edge_findings(self.endpoint, plans, facts))
 
     def open_side(self) -> MySqlVerifySide:
         """Open the sink's side of a verification."""

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
-from airflow_cdc_provider.systems.mysql.preflight.looks import Seen, look
 from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
-from airflow_cdc_provider.systems.mysql.preflight.replica import filters_of
-from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
-from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query, query_named
+from airflow_cdc_provider.systems.mysql.preflight.replicated import replicated_findings
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.core.records import TablePlan
-    from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
+    from airflow_cdc_provider.systems.mysql.preflight.preflight import SourceFacts
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 
@@ -34,46 +32,16 @@ def of_two_nodes(finding: Finding) -> Finding:
 
 
 def edge_findings(
-    sink: Endpoint, plans: Sequence[TablePlan], source: Capabilities | None
+    sink: Endpoint, plans: Sequence[TablePlan], source: SourceFacts | None
 ) -> Iterator[Finding]:
     """Yield the findings about two nodes that are both written to.
 
-    `source` is the other node's server, if it is one of MySQL's protocol.
+    `source` is what is known of the other node, if it is a server of the same protocol.
     """
     with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
         if source is not None:
-            yield from _replicated(connection, source, str(sink))
+            yield from replicated_findings(connection, sink, source)
         yield from _same_numbers(connection, plans, str(sink))
-
-
-def _replicated(
-    connection: ServerConnection, source: Capabilities, subject: str
-) -> Iterator[Finding]:
-    """Yield a finding if the sink's server itself replicates from the source's.
-
-    MariaDB's replicas know no more of their source than a number that another server may have.
-    """
-    capabilities = read_capabilities(connection, role=Role.SINK)
-    seen = look(lambda: query_named(connection, capabilities.replica_status_statement))
-    if not isinstance(seen, Seen):
-        return  # the look at the sink's own log says so
-    for row in seen.what:
-        uuid = row.get("Source_UUID", row.get("Master_UUID", ""))
-        number = int(row.get("Source_Server_Id", row.get("Master_Server_Id", 0)) or 0)
-        if uuid != source.server_uuid if uuid else number != source.server_id:
-            continue
-        stop = "STOP ALL SLAVES" if capabilities.is_mariadb else "STOP REPLICA"
-        what = "the other node" if uuid else "a server with the other node's server id"
-        yield Finding(
-            OwnLogCode.REPLICATED,
-            Level.BLOCK if uuid and not filters_of(row) else Level.WARN,
-            subject,
-            f"the server replicates natively from {what} (server id {number})",
-            "no native replication of these tables between the nodes of a topology",
-            "what it replicates has no marker: it is taken for written here, goes back to where it "
-            "came from, and overwrites what was written there since",
-            f"{stop}; or leave the tables out of that replication by its filters",
-        )
 
 
 def _same_numbers(

@@ -67,7 +67,7 @@ class OwnLogCode(FindingCode):
     REPLICATED = (
         "own_log.replicated",
         "block, warn",
-        "the sink replicates natively from the other node; warns if by filters, or on MariaDB",
+        "the sink replicates natively from the other node; warns if filtered, stopped or not sure",
     )
     UNSEEN = ("own_log.unseen", "info, warn, block", "something could not be looked at")
 

@@ -96,6 +96,8 @@ _NOT_AS_LISTED = {1054, 1146}
 class SourceFacts:
     """What preflight read from the source, for comparison with a sink of the same protocol."""
 
+    host: str
+    port: int
     capabilities: Capabilities
     clock: Clock
     foreign_keys: tuple[ForeignKey, ...]
@@ -129,7 +131,8 @@ def source_look(
         size = copied_bytes(connection, plans)
         found += retention_findings(capabilities, subject, size)
         clock = read_clock(connection)
-    return SourceLook(tuple(found), SourceFacts(capabilities, clock, keys, size))
+    facts = SourceFacts(source.host, source.port, capabilities, clock, keys, size)
+    return SourceLook(tuple(found), facts)
 
 
 def sink_look(sink: Endpoint, plans: Sequence[TablePlan], source: object) -> tuple[Finding, ...]:

@@ -15,12 +15,14 @@ rows are behind it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binary_scalar, mask_of
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binary_scalar
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
@@ -35,8 +37,21 @@ log = logging.getLogger(__name__)
 
 _NONE = -1
 _BETWEEN_NAMES = "\0"
-_BETWEEN = binary_scalar(_BETWEEN_NAMES.encode(), pa.string())
-"""As Arrow has it: making it of a text would import pandas."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MarkerNames:
+    """The three names in each of some marker rows."""
+
+    texts: list[str]
+    """What the rows hold, each but once: the names in one text."""
+    index: IntArray
+    """Which of the texts a row holds."""
+
+    def of(self, judged: Iterable[bool]) -> BoolArray:
+        """Return for each row what was judged of its text."""
+        found: BoolArray = np.fromiter(judged, np.bool_, len(self.texts))[self.index]
+        return found
 
 
 class TransactionOrigins:
@@ -51,8 +66,10 @@ class TransactionOrigins:
         """Of markers that no edge writes, what speaks against them."""
         self._refusal: IntegrityError | None = None
         """Of the last transaction, if it has rows besides such a marker."""
-        self._relayed: dict[int, set[str]] = {}
-        """Of marked transactions that are kept, the nodes where they were written."""
+        self._relayed: list[tuple[IntArray, IntArray]] = []
+        """The marker rows of transactions that are kept: the transaction, and its origin's code."""
+        self._codes: dict[str, int] = {}
+        """Of the origins of transactions that are kept, in the order of their codes."""
         self._number = _NONE
         """The last transaction of which row events came."""
         self._is_left_out = False
@@ -89,16 +106,23 @@ class TransactionOrigins:
     def take(self, numbers: IntArray) -> frozenset[str]:
         """Return where these transactions were written; none without a rule.
 
-        Of earlier transactions nothing is kept any more.
+        `numbers` grow. Of earlier transactions nothing is kept any more.
         """
         if self._rule is None or not len(numbers):
             return frozenset()
-        last = int(numbers[-1])
-        relayed = [self._relayed[number] for number in numbers.tolist() if number in self._relayed]
-        for number in [number for number in self._relayed if number < last]:
-            del self._relayed[number]
-        own = [{self._rule.src_node}] if len(relayed) < len(numbers) else []
-        return frozenset().union(*relayed, *own)
+        own = frozenset({self._rule.src_node})
+        if not self._relayed:
+            return own
+        noted, codes = map(np.concatenate, zip(*self._relayed, strict=True))
+        places = np.minimum(np.searchsorted(numbers, noted), len(numbers) - 1)
+        found = numbers[places] == noted
+        is_relayed = np.zeros(len(numbers), np.bool_)
+        is_relayed[places[found]] = True
+        names = list(self._codes)
+        relayed = {names[code] for code in np.flatnonzero(np.bincount(codes[found])).tolist()}
+        later = noted >= numbers[-1]
+        self._relayed = [(noted[later], codes[later])] if later.any() else []
+        return own.union(relayed) if not is_relayed.all() else frozenset(relayed)
 
     def kept(self, frames: Frames, rows: IntArray, numbers: IntArray) -> BoolArray:
         """Tell which row events are to be decoded; `numbers` are their transactions."""
@@ -174,11 +198,11 @@ class TransactionOrigins:
             chosen = ids[places] == table_id
             transaction, names = self._names(rule, frames, table_id, rows[places[chosen]])
             judged = of[chosen][transaction]
-            verdict = self._verdicts(rule, names)
+            verdict = names.of(self._verdict(rule, each) for each in names.texts)
             wrong.update(self._wrong_of(judged, names))
             np.logical_and.at(every, judged, verdict)
             np.logical_and.at(none, judged, ~verdict)
-            self._note_relayed(numbers[judged[~verdict]], names.filter(mask_of(~verdict)))
+            self._note_relayed(numbers[judged], names, ~verdict)
         mixed = marked & ~every & ~none
         if goes_on and marked[0] and self._is_marked:
             mixed[0] |= bool(every[0]) != self._is_left_out
@@ -187,24 +211,26 @@ class TransactionOrigins:
         left_out[marked] = every[marked]
         return wrong
 
-    def _wrong_of(self, judged: IntArray, names: pa.DictionaryArray) -> dict[int, IntegrityError]:
+    def _wrong_of(self, judged: IntArray, names: _MarkerNames) -> dict[int, IntegrityError]:
         """Return what speaks against transactions whose marker rows no edge writes."""
         if not self._wrong:
             return {}
-        found = [self._wrong.get(each) for each in names.dictionary.to_pylist()]
-        pairs = zip(judged.tolist(), names.indices.to_pylist(), strict=True)
-        return {place: error for place, index in pairs if (error := found[index]) is not None}
+        rows = np.flatnonzero(names.of(each in self._wrong for each in names.texts))
+        pairs = zip(judged[rows].tolist(), names.index[rows].tolist(), strict=True)
+        return {place: self._wrong[names.texts[index]] for place, index in pairs}
 
-    def _note_relayed(self, numbers: IntArray, names: pa.DictionaryArray) -> None:
-        """Keep the origins in marker rows of transactions that are not left out."""
-        origins = [str(each).partition(_BETWEEN_NAMES)[0] for each in names.dictionary.to_pylist()]
-        for number, index in zip(numbers.tolist(), names.indices.to_pylist(), strict=True):
-            self._relayed.setdefault(number, set()).add(origins[index])
+    def _note_relayed(self, numbers: IntArray, names: _MarkerNames, kept: BoolArray) -> None:
+        """Keep the origins in the marker rows of transactions that are not left out."""
+        if not kept.any():
+            return
+        origins = [each.partition(_BETWEEN_NAMES)[0] for each in names.texts]
+        codes = [self._codes.setdefault(each, len(self._codes)) for each in origins]
+        self._relayed.append((numbers[kept], np.array(codes, np.int64)[names.index[kept]]))
 
     def _names(
         self, rule: EdgeOrigins, frames: Frames, table_id: int, events: IntArray
-    ) -> tuple[IntArray, pa.DictionaryArray]:
-        """Return, for each marker row of some events, its event's index and its names in one text.
+    ) -> tuple[IntArray, _MarkerNames]:
+        """Return, for each marker row of some events, its event's index, and its names.
 
         They have one table map.
         """
@@ -217,14 +243,10 @@ class TransactionOrigins:
             if name not in names:
                 raise _no_marker_table(rule.marker, f"a column {name}")
         columns = [changes.after.column(names[name]) for name in MARKER_COLUMNS]
-        named = pc.binary_join_element_wise(*columns, _BETWEEN).dictionary_encode("encode")
-        return np.repeat(np.arange(len(events)), changes.counts), named
-
-    def _verdicts(self, rule: EdgeOrigins, names: pa.DictionaryArray) -> BoolArray:
-        """Tell which of these marker rows are of transactions that are left out."""
-        judged = [self._verdict(rule, each) for each in names.dictionary.to_pylist()]
-        found: BoolArray = np.array(judged, np.bool_)[as_numpy(names.indices)]
-        return found
+        between = binary_scalar(_BETWEEN_NAMES.encode(), pa.string())
+        named = pc.binary_join_element_wise(*columns, between).dictionary_encode("encode")
+        found = _MarkerNames(named.dictionary.to_pylist(), as_numpy(named.indices))
+        return np.repeat(np.arange(len(events)), changes.counts), found
 
     def _verdict(self, rule: EdgeOrigins, names: str | None) -> bool:
         """Return whether transactions with a marker of these names are left out, judged once."""
