@@ -29,8 +29,10 @@ def key_column(parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:
         return texts_of(cast("Sequence[str]", parts)).cast(pa.timestamp("us")).cast(kind)
     if pa.types.is_duration(kind):
         raise ValueError("keys over TIME are never compared, so they have no bounds")
-    if pa.types.is_integer(kind) and None not in parts:
-        return as_arrow(np.array(parts, kind.to_pandas_dtype()), None, kind)
+    if pa.types.is_integer(kind):
+        nulls = np.array([part is None for part in parts], np.bool_)
+        numbers = np.array([part or 0 for part in parts], kind.to_pandas_dtype())
+        return as_arrow(numbers, nulls if nulls.any() else None, kind)
     if pa.types.is_string(kind):
         return texts_of(cast("Sequence[str]", parts))
     if pa.types.is_binary(kind):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, numbers_of
+from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.filtering import true_in
 from airflow_cdc_provider.columns.numpy_types import BoolArray
@@ -94,7 +94,7 @@ def shaped_columns(columns: pa.Schema, plan: TablePlan) -> pa.Schema:
     if plan.shape.is_identity:
         return columns
     empty = pa.RecordBatch.from_arrays(
-        [pa.array([], kind) for kind in columns.types], schema=columns
+        [pa.nulls(0, kind) for kind in columns.types], schema=columns
     )
     return sink_columns(empty, plan).schema
 
@@ -136,8 +136,9 @@ def _require_keys(plan: TablePlan, lacking: Collection[str]) -> None:
 def _values(rows: pa.RecordBatch, output: OutputColumn) -> pa.Array:
     """Return the values of one column of the sink."""
     if not output.source:
-        kind = pa.int64() if isinstance(output.constant, int) else pa.string()
-        return pa.repeat(pa.scalar(output.constant, kind), rows.num_rows)
+        value = output.constant
+        constant = numbers_of([value]) if isinstance(value, int) else texts_of([value])
+        return pa.repeat(constant[0], rows.num_rows)
     values = rows.column(output.source)
     return values if output.mask is None else _masked(values, output.mask)
 
@@ -160,7 +161,7 @@ def _kept(values: pa.Array, mask: Mask) -> pa.Array:
     kind = values.type
     if mask.kind is MaskKind.FIXED:
         return pc.if_else(
-            pc.is_valid(values), pa.scalar(mask.text).cast(kind), pa.scalar(None, kind)
+            pc.is_valid(values), texts_of([mask.text])[0].cast(kind), pa.nulls(1, kind)[0]
         )
     cut = pc.utf8_slice_codeunits if pa.types.is_string(kind) else pc.binary_slice
     if mask.kind is MaskKind.FIRST:

@@ -103,8 +103,10 @@ def test_more_than_an_array_can_hold_is_refused() -> None:
 _WITHOUT_PANDAS = """
 import importlib.util, sys
 from pathlib import Path
+import numpy as np
 import pyarrow as pa
-from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
+from airflow_cdc_provider.columns.arrow_arrays import as_arrow, numbers_of, texts_of
+from airflow_cdc_provider.systems.mysql.binlog.rows.system_versions import current_changes
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from tests.systems.mysql.binlog.log_file import read_file
 from airflow_cdc_provider.columns.keys import key_column
@@ -128,7 +130,7 @@ changes = [part for batch in batches if batch for part in decode(encode(batch)).
 assert sum(map(len, changes)) > 100
 for part in changes:
     merge([part], part.before.schema.names[:1])
-key_column([1, 2], pa.int32()), key_column(["a"], pa.string()), key_column([b"a"], pa.binary())
+key_column([1, None], pa.int32()), key_column(["a"], pa.string()), key_column([b"a"], pa.binary())
 columns = [
     Column("id", mysql_type("bigint")),
     Column("name", mysql_type("varchar", length=9, charset="utf8mb4")),
@@ -138,6 +140,13 @@ rows = pa.RecordBatch.from_arrays(
 )
 values_sql(rows, columns), key_list(rows, columns[:1]), load_rows(rows, columns)
 row_parameters(rows, columns)
+current, past = 2_147_483_647_999_999, 0
+before, after = (
+    pa.RecordBatch.from_arrays([as_arrow(np.array(ends), None, pa.timestamp("us"))], ["row_end"])
+    for ends in ([current, current], [current, past])
+)
+_, kinds, _ = current_changes(np.array([2, 2]), before, after, 0)
+assert kinds.tolist() == [2, 3]
 if importlib.util.find_spec("pandas") is None:
     sys.exit("there is no pandas to stay away from")
 sys.exit("pandas was loaded" if "pandas" in sys.modules else 0)

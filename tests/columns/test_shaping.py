@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -306,3 +308,40 @@ def test_any_history_under_any_filter_leaves_the_rows_that_it_chooses(flag: str)
         alive = {key: row[:3] for key, row in held.items() if not (flag and row[3])}
         assert alive == wanted, where
         assert not listed(merged.deletes) or not flag
+
+
+_WITHOUT_PANDAS = """
+import importlib.util, sys
+import pyarrow as pa
+from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
+from airflow_cdc_provider.columns.shaping import shaped_columns, sink_columns
+from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
+from tests.columns.test_shaping import planned
+
+if "pandas" in sys.modules:
+    sys.exit("what the test imports loads pandas")
+shape = TableShape(
+    columns=(
+        OutputColumn("id", "id"),
+        OutputColumn("region", "region", mask=Mask(MaskKind.FIXED, "***")),
+        OutputColumn("shard", constant=7),
+        OutputColumn("origin", constant="eu"),
+    )
+)
+rows = pa.RecordBatch.from_arrays([numbers_of([1, 2]), texts_of(["a", None])], ["id", "region"])
+made = sink_columns(rows, planned(shape))
+assert made.schema == shaped_columns(rows.schema, planned(shape))
+assert [column.to_pylist() for column in made.columns] == [
+    [1, 2], ["***", None], [7, 7], ["eu", "eu"]
+]
+if importlib.util.find_spec("pandas") is None:
+    sys.exit("there is no pandas to stay away from")
+sys.exit("pandas was loaded" if "pandas" in sys.modules else 0)
+"""
+
+
+def test_rows_are_shaped_without_loading_pandas() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_PANDAS], check=False, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr

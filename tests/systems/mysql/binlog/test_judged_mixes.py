@@ -100,7 +100,7 @@ def judged_slowly(log: CapturedLog, rule: EdgeOrigins) -> tuple[list[tuple[str, 
         rows = [row for of, row in every if of == name]
         leading = takewhile(lambda row: row[0] == "marker" and row[1] != Op.DELETE, rows)
         markers = [Marker.of(*(row[3][each] for each in MARKER_COLUMNS)) for row in leading]
-        verdicts = {rule.leaves_out(marker) for marker in markers or [None]}
+        verdicts = set(map(rule.leaves_out, markers)) or {rule.leaves_out(None)}
         if len(verdicts) > 1:
             raise rule.mixed(str(MARKER))
         if verdicts == {False}:

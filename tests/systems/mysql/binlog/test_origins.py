@@ -328,3 +328,13 @@ def test_a_large_transaction_in_parts_is_left_out_in_all_of_them(server: SqlServ
     batches = log.batches(origins=EDGE, limits=BatchLimits(changes=5))
     assert rows_of_t(batches) == [(key, "kept") for key in range(100, 160)]
     assert any(batch.end is None for batch in batches)
+
+
+def test_each_part_of_a_large_transaction_says_where_it_was_written(server: SqlServer) -> None:
+    inserts = [f"INSERT INTO t VALUES ({key}, 'relayed')" for key in range(1, 60)]
+    log = log_of(server, D, "BEGIN", RELAYED, *inserts, "COMMIT")
+    log.chunk_bytes = 300
+    batches = log.batches(origins=EDGE, limits=BatchLimits(changes=5))
+    parts = [batch.origins for batch in batches if batch.changes]
+    assert len(parts) > 5
+    assert parts == [{"c"}] * len(parts)

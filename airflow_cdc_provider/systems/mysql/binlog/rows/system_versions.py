@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy
+from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, numbers_of
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -75,14 +75,13 @@ def current_changes(
     kinds = np.where(gone, Op.DELETE, op)
     kept = np.where(kinds == Op.DELETE, was, becomes)
     if gone.any():
-        rows = pa.array(np.arange(len(op)), mask=gone)
-        after = after.take(rows)
+        after = after.take(as_arrow(np.arange(len(op)), gone, pa.int64()))
     return kept, kinds, after
 
 
 def _is_current(rows: pa.RecordBatch, row_end: int) -> BoolArray:
     """Tell which rows are current: their ROW END is the end of time."""
     instants = rows.column(row_end).cast(pa.int64())
-    found = pc.is_in(instants, value_set=pa.array(_END_OF_TIME_US, pa.int64()))
+    found = pc.is_in(instants, value_set=numbers_of(_END_OF_TIME_US))
     current: BoolArray = as_numpy(found)
     return current
