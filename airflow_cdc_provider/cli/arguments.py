@@ -95,7 +95,9 @@ PLACE = Option(
 REASON = Option(("--reason",), "why; it is kept with the pipeline's events", kind=str)
 SOURCE = Option(("--source",), "the history of the source that answers now")
 EVENTS = Option(("--events",), "how many events to show", kind=int, default=20)
-VALUES = Option(("--values",), "show values, too: of changed rows, or of rows that differ")
+VALUES = Option(
+    ("--values",), "show values, too: of changed rows, of rows that differ, or of conflicts"
+)
 CHANGED = Option(("--changed",), "leave out tables that were found equal and did not change since")
 SAMPLE = Option(
     ("--sample",),
@@ -259,7 +261,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "requests": ("list what was asked of the pipeline", (FILE, JSON)),
     "conflicts": (
         "list rows that both nodes of an edge had changed, and whose change was kept",
-        (FILE, JSON, SINCE, MOST),
+        (FILE, JSON, SINCE, MOST, VALUES),
     ),
     "approve": (
         "let a request begin that is about more rows than the file allows unasked",

@@ -21,8 +21,15 @@ class RowChange:
     at: str
     """The transaction's place in that node's log."""
 
+    @property
+    def verb(self) -> str:
+        """Return what was done: `inserted`, `updated` or `deleted`."""
+        if self.before is None:
+            return "inserted"
+        return "deleted" if self.after is None else "updated"
+
     def to_json(self) -> dict[str, Any]:
-        """Return the change as JSON holds it."""
+        """Return the row before and after as JSON holds it."""
         return {"before": self.before, "after": self.after}
 
 

@@ -12,9 +12,9 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 
 
 def conflict_form(
-    name: PipelineName, count: int, found: Sequence[NotedConflict]
+    name: PipelineName, count: int, found: Sequence[NotedConflict], *, values: bool
 ) -> Mapping[str, Any]:
-    """Return conflicts as plain values for `--json`."""
+    """Return conflicts as plain values for `--json`; the rows' own only with `values`."""
     return {
         "pipeline": str(name),
         "count": count,
@@ -25,31 +25,39 @@ def conflict_form(
                 "table": str(each.conflict.table),
                 "key": each.conflict.key,
                 "kept": each.conflict.kept,
-                "source": {**each.conflict.source.to_json(), "at": each.conflict.source.at},
-                "sink": {**each.conflict.sink.to_json(), "at": each.conflict.sink.at},
+                "source": _change_form(each.conflict.source, values=values),
+                "sink": _change_form(each.conflict.sink, values=values),
             }
             for each in found
         ],
     }
 
 
-def conflict_lines(count: int, found: Sequence[NotedConflict]) -> list[str]:
-    """Return conflicts as lines: three for each."""
+def conflict_lines(count: int, found: Sequence[NotedConflict], *, values: bool) -> list[str]:
+    """Return conflicts as lines, three for each; rows' values only with `values`."""
     lines = []
     for each in found:
         conflict = each.conflict
         lines += [
             f"{_time(each.noted_us)} {conflict.table} {_text(conflict.key)}: {conflict.kept} wins",
-            f"  at the source: {_change(conflict.source)}",
-            f"  at the sink: {_change(conflict.sink)}",
+            f"  at the source: {_change(conflict.source, values=values)}",
+            f"  at the sink: {_change(conflict.sink, values=values)}",
         ]
     if len(found) < count:
         lines.append(f"{len(found)} of {count}")
     return lines or ["no row was changed at both nodes at the same time"]
 
 
-def _change(change: RowChange) -> str:
-    """Describe a change: what the row was, and what it became."""
+def _change_form(change: RowChange, *, values: bool) -> Mapping[str, Any]:
+    """Return a change as plain values."""
+    rows = change.to_json() if values else {}
+    return {"did": change.verb, "at": change.at, **rows}
+
+
+def _change(change: RowChange, *, values: bool) -> str:
+    """Describe a change: what was done, and with `values` the row before and after."""
+    if not values:
+        return f"{change.verb} ({change.at})"
     before, after = (
         "no row" if row is None else _text(row) for row in (change.before, change.after)
     )

@@ -35,7 +35,8 @@ def conflicts(options: Options, lookup: Lookup, screen: Screen) -> bool:
         with closing(open_ledger(run)) as ledger:
             count = ledger.conflict_count()
             found = ledger.conflicts(since_us=since_us, most=options.most)
-    screen.result(conflict_form(run.name, count, found), conflict_lines(count, found))
+    form = conflict_form(run.name, count, found, values=options.values)
+    screen.result(form, conflict_lines(count, found, values=options.values))
     return True
 
 
