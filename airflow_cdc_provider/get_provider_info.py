@@ -68,6 +68,8 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_cdc_provider.operators.requests",
                     "airflow_cdc_provider.operators.resync_dag",
                     "airflow_cdc_provider.operators.resync_steps",
+                    "airflow_cdc_provider.operators.seed_dag",
+                    "airflow_cdc_provider.operators.seeding",
                     "airflow_cdc_provider.operators.steps",
                     "airflow_cdc_provider.operators.verify",
                     "airflow_cdc_provider.operators.verify_dag",

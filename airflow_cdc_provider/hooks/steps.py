@@ -125,6 +125,22 @@ class CdcSteps:
 
         return plan(self.run)
 
+    def seed(self, opposite: str = "") -> tuple[bool, str]:
+        """Begin the pipeline with the rows that the opposite edge has copied; describe that.
+
+        False where that edge is not consistent yet. Its file is looked for beside this one if it
+        is not named.
+        """
+        from airflow_cdc_provider.pipeline.run import open_run  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.seeding import (  # noqa: PLC0415 - see above
+            opposite_file,
+            seed_if_consistent,
+        )
+
+        loaded = load_pipeline(opposite or opposite_file(self.run))
+        with open_run(loaded, AirflowDsns(), in_airflow=True) as there:
+            return seed_if_consistent(self.run, there)
+
     def later_tables(self, *, every_s: float | None = None) -> NewTableWatch:
         """Return the watch for requests and new tables that need a plan step."""
         from airflow_cdc_provider.pipeline.steps.new_table_watch import (  # noqa: PLC0415 - see above

@@ -39,6 +39,7 @@ from airflow.sdk import DAG, Param, TaskGroup, TriggerRule
 from airflow.sdk.bases.operator import chain
 from airflow.sdk.bases.timetable import BaseTimetable
 
+from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.operators.backfill_dag import DEFAULT_SCHEDULE as BACKFILL_SCHEDULE
 from airflow_cdc_provider.operators.backfill_dag import backfill_dag
 from airflow_cdc_provider.operators.base import CdcOperator
@@ -46,6 +47,8 @@ from airflow_cdc_provider.operators.changes_dag import changes_dag
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator
 from airflow_cdc_provider.operators.parts import Parts, new_dag
 from airflow_cdc_provider.operators.resync_dag import resync_dag_of
+from airflow_cdc_provider.operators.seed_dag import seed_dag
+from airflow_cdc_provider.operators.seeding import CdcSeedOperator
 from airflow_cdc_provider.operators.shared_dags import shared_dags
 from airflow_cdc_provider.operators.steps import (
     CdcFinishOperator,
@@ -141,6 +144,8 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
             dags.append(tables_dag(parts, **common))
         if file.mode == "continuous" and file.problem is None and changes_every_s is not None:
             dags.append(changes_dag(parts, every_s=changes_every_s, **common))
+        if parts.model is not None and parts.model.edge is not None:
+            dags.append(seed_dag(parts, **common))
         has_backfill = parts.model is not None and bool(parts.model.backfill)
         if has_backfill and not (shared and backfill_schedule is None):
             dags.append(backfill_dag(parts, schedule=backfill_schedule, **common))
@@ -241,8 +246,63 @@ def sync_group(
     return group
 
 
-def _add_tasks(tasks: Parts, *, verify: str | bool) -> None:
-    """Add the pipeline's tasks to the DAG or group that is being made."""
+def pair_group(
+    there: LoadedPipeline | str | Path,
+    back: LoadedPipeline | str | Path,
+    *,
+    group_id: str | None = None,
+    verify: str | bool = BY_FILE,
+) -> TaskGroup:
+    """
+    Make a task group that lets two nodes follow each other, for a DAG of your own.
+
+    Each edge is a group within it, named as its pipeline. `there` makes the first copy; `back`
+    begins with the rows that it copied. Then both stream, and `back` compares the nodes. One of
+    them that fails or is paused later does not hold up the other.
+
+    :param there: the file of the edge that copies the rows, or its path.
+    :param back: the file of the opposite edge, or its path.
+    :param group_id: name of the group; the topology's if None.
+    :param verify: when to compare the nodes, see `cdc_dags`, or true or false (templated).
+    """
+    first, second = Parts.of(there), Parts.of(back)
+    with TaskGroup(group_id or _topology_of(first, second)) as group:
+        with TaskGroup(first.name):
+            copied = _add_tasks(replace(first, is_compared=False), verify=False)[-1]
+        with TaskGroup(second.name):
+            seed = CdcSeedOperator(
+                task_id="seed",
+                pipeline=second.path,
+                refused=second.refused,
+                seeded_from=first.path,
+                waits=False,  # behind its copy a way there is consistent, or has failed
+                trigger_rule=TriggerRule.ALL_DONE,
+            )
+            begin = _add_tasks(second, verify=verify)[0]
+    chain(copied, seed, begin)
+    return group
+
+
+def _topology_of(there: Parts, back: Parts) -> str:
+    """Return the name of the topology of which two pipelines are edges, there and back."""
+    edges = [None if each.model is None else each.model.edge for each in (there, back)]
+    first, second = edges
+    if first is None or second is None or first.opposite().name_in_ledger != second.name_in_ledger:
+        raise PipelineFileError(
+            f"{there.name} and {back.name} are not the two edges of a pair: "
+            f"{first or 'no edge'}, and {second or 'no edge'}",
+            where=f"{there.path} and {back.path}",
+            risk="there is no DAG for them; what runs goes on",
+            remedy="give both a section `topology` of one name, with its two nodes exchanged",
+        )
+    return first.name
+
+
+def _add_tasks(tasks: Parts, *, verify: str | bool) -> tuple[CdcOperator, CdcOperator]:
+    """Add the pipeline's tasks to the DAG or group that is being made.
+
+    Return its first one, and the one behind which the sink has all tables, with their keys.
+    """
     path, refused = tasks.path, tasks.refused
     preflight = CdcPreflightOperator(task_id="preflight", pipeline=path, refused=refused)
     snapshot: list[CdcOperator] = [
@@ -270,6 +330,7 @@ def _add_tasks(tasks: Parts, *, verify: str | bool) -> None:
         )
         chain(finish, verify_task)
         finish.verify_task, finish.verify = verify_task.task_id, verify
+    return preflight, finish
 
 
 def _leave_out_what_is_done(

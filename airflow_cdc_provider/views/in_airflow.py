@@ -27,6 +27,7 @@ FIELDS = {
     "--table": "tables",
 }
 """Options, and the fields that runs and tasks have for them."""
+SEED = "--seeded-from"
 _OF_TABLES = frozenset({"pause", "resume", "add", "remove", "reset"})
 _KNOWN = frozenset((*BUTTONS, *REQUEST_BUTTONS, *DAGS, *ACTIONS, *LOOKS, *DECISIONS))
 _COMMAND = re.compile(r"`([a-z]+)(?: [^`]*)?`")
@@ -76,3 +77,5 @@ def _fields(text: str, *, has_command: bool) -> Iterator[str]:
     for option in dict.fromkeys(_OPTION.findall(text)):
         if option in FIELDS and not (has_command and option == "--table"):
             yield f"`{option}`: the field `{FIELDS[option]}` of the run or the task"
+        elif option == SEED:
+            yield f"`{option}`: trigger the DAG `<pipeline>__seed` first, which needs no file"

@@ -20,6 +20,7 @@ _FILES = (
     "operators/verify.py",
     "operators/requests.py",
     "operators/resync_steps.py",
+    "operators/seeding.py",
     "operators/control.py",
     "operators/compare.py",
     "operators/backfill.py",

@@ -41,6 +41,11 @@ from airflow_cdc_provider.views.in_airflow import way_in_airflow
         ),
         ("grant it: `GRANT SELECT ON shop.* TO cdc`; or pip install --force-reinstall x", ""),
         ("see what stands there with `log`", "`log`: `airflow cdc log a.yaml`"),
+        (
+            "`run` this one with --seeded-from its file",
+            "`run`: trigger the DAG `<pipeline>__sync`; `--seeded-from`: trigger the DAG "
+            "`<pipeline>__seed` first, which needs no file",
+        ),
         ("`accept` the source with --source", "`accept`: `airflow cdc accept a.yaml`"),
     ],
 )

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 
 from airflow_cdc_provider.core.codec import position_from_json, position_to_json
 from airflow_cdc_provider.core.errors import (
@@ -32,6 +33,7 @@ from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.readings import log_reading
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog
+from airflow_cdc_provider.pipeline.file.folder import files_beside
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
@@ -109,12 +111,58 @@ def seed(run: Run, there: Run, *, on_wait: Callable[[str], None] = lambda _text:
 
     It waits until the opposite edge is. Nothing is done if the pipeline streams already.
     """
+    told = ""
+    while True:
+        is_begun, text = seed_if_consistent(run, there)
+        if is_begun:
+            return text
+        if text != told:
+            on_wait(text)
+        told = text
+        time.sleep(_LOOK_EVERY_S)
+
+
+def seed_if_consistent(run: Run, there: Run) -> tuple[bool, str]:
+    """Seed a pipeline if the opposite edge is consistent; return whether it streams, and a text.
+
+    Where that edge is not consistent yet, the text says what it waits for.
+    """
     edge = _require_opposite(run, there)
+    if is_seeded(run):
+        return True, f"{run.name} streams already: nothing of {there.name} was needed"
     for each in (run, there):
         require_wanted(each)
-    if is_seeded(run):
-        return f"{run.name} streams already: nothing of {there.name} was needed"
-    _wait_until_consistent(run, there, on_wait)
+    with closing(open_ledger(there)) as ledger:
+        waits = _waits_for(ledger)
+    waits = waits or _lacks_keys(run, there)
+    if waits:
+        return False, f"waiting for {there.name}: {waits}"
+    return True, _seed(run, there, edge)
+
+
+def opposite_file(run: Run) -> Path:
+    """Return the file of the opposite edge, which lies in the same folder."""
+    mine = run.model.edge
+    found = [
+        file.path
+        for file in files_beside(run.loaded)
+        if mine is not None
+        and file.loaded is not None
+        and (edge := file.loaded.model.edge) is not None
+        and (edge.name, edge.src_node, edge.dst_node) == (mine.name, mine.dst_node, mine.src_node)
+    ]
+    if len(found) == 1:
+        return found[0]
+    raise RefusedError(
+        f"{len(found)} files of the folder are the opposite edge of {run.name}",
+        where=str(run.loaded.path.parent),
+        risk=NOTHING_STARTED,
+        remedy="name the file of the opposite edge",
+    )
+
+
+def _seed(run: Run, there: Run, edge: Topology) -> str:
+    """Have a pipeline stream from where the opposite edge, which is consistent, is now."""
     seeded_at = _seed_of(there)
     end_now, known = _start_of_way_back(run, there)
     captured = captured_tables(run)
@@ -201,23 +249,6 @@ def _seed_of(there: Run) -> LogPosition:
 def _dst(run: Run) -> str:
     """Return the name of an edge's sink node."""
     return "" if run.model.edge is None else run.model.edge.dst_node
-
-
-def _wait_until_consistent(run: Run, there: Run, on_wait: Callable[[str], None]) -> None:
-    """Wait until the opposite edge streams all of its tables, each consistent, with its keys."""
-    told = ""
-    while True:
-        require_wanted(there)
-        with closing(open_ledger(there)) as ledger:
-            waits = _waits_for(ledger)
-        waits = waits or _lacks_keys(run, there)
-        if not waits:
-            return
-        text = f"waiting for {there.name}: {waits}"
-        if text != told:
-            on_wait(text)
-        told = text
-        time.sleep(_LOOK_EVERY_S)
 
 
 def _waits_for(ledger: Ledger) -> str:
