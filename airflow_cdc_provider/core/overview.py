@@ -32,6 +32,8 @@ class PipelineOverview:
     """What the last try to begin ended with."""
     outages: Note | None = None
     """What keeps its job from going forward."""
+    conflicts: Note | None = None
+    """How many conflicts it has settled, as an edge of a topology."""
 
     @property
     def name(self) -> PipelineName:

@@ -68,14 +68,15 @@ def find_overviews(
             samples=tuple(sampled[row.name]),
             last_try=_note(row.tried_us, row.tried),
             outages=_note(row.outages_us, row.outages),
+            conflicts=_note(row.conflicts_us, row.conflicts),
         )
         for row in known
     )
 
 
 def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
-    """Read the pipelines' rows, each with the notes of its last try and outages."""
-    tries, outages = notes.alias(), notes.alias()
+    """Read the pipelines' rows, each with the notes of its last try, outages and conflicts."""
+    tries, outages, conflicts = notes.alias(), notes.alias(), notes.alias()
     noted = (
         select(
             pipelines,
@@ -83,9 +84,12 @@ def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
             tries.c.form.label("tried"),
             outages.c.at_us.label("outages_us"),
             outages.c.form.label("outages"),
+            conflicts.c.at_us.label("conflicts_us"),
+            conflicts.c.form.label("conflicts"),
         )
         .join_from(pipelines, tries, _is_its(tries, NoteKind.LAST_TRY), isouter=True)
         .join(outages, _is_its(outages, NoteKind.OUTAGES), isouter=True)
+        .join(conflicts, _is_its(conflicts, NoteKind.CONFLICTS), isouter=True)
     )
     mine = noted.where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
     return connection.execute(mine).all()

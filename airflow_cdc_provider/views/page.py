@@ -20,7 +20,7 @@ from airflow_cdc_provider.views.freshness import late_error
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_error, outages_of
 from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
-from airflow_cdc_provider.views.remarks import refusal_of
+from airflow_cdc_provider.views.remarks import conflicts_of, refusal_of
 from airflow_cdc_provider.views.request_text import in_order, request_form
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 
@@ -81,6 +81,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         "stopped": sum(seen.tables.get(phase, 0) for phase in LEFT_ALONE),
         "open_requests": sum(seen.requests.values()),
         "waiting_requests": seen.requests.get(RequestStatus.WAITING, 0),
+        "conflicts": conflicts_of(seen.conflicts),
         "problem": None,
         "problems": [*_doubts(status), *_outages(status), *_late(status), *_problems(seen)],
     }

@@ -82,6 +82,7 @@ def row_of(known: KnownPipeline, row: Form, side: AirflowSide) -> Form:
         "source": shown.source,
         "sink": shown.sink,
         "mode": shown.mode,
+        "edge": shown.edge,
         "waiting_approvals": len(side.approvals_of(known)),
         **row,
     }

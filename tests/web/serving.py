@@ -39,6 +39,14 @@ if TYPE_CHECKING:
 NASTY = '<img src=x onerror="document.title=1">'
 BUSY, QUIET = PipelineName("web_warehouse"), PipelineName("web_archive")
 HOURLY, BROKEN = PipelineName("web_hourly"), PipelineName("web_broken")
+THERE, BACK = PipelineName("web_berlin_paris"), PipelineName("web_paris_berlin")
+ON = PipelineName("web_berlin_rome")
+_EDGE = """topology:
+  name: shops
+  src_node: {}
+  dst_node: {}
+  conflicts: {{policy: priority, winner: berlin}}
+"""
 _START_S = 200.0
 
 
@@ -59,6 +67,8 @@ def served(page: Page, web_folder: Path) -> Iterator[Served]:
     pipeline_dags(folder, [str(BROKEN)], more="snapshot: {split_row: 5}\n")
     pipeline_dags(folder, [str(HOURLY)], mode="bounded", more="freshness: {target: 1h}\n")
     pipeline_dags(folder, [str(BUSY), str(QUIET)])
+    for name, ends in ((THERE, "berlin paris"), (BACK, "paris berlin"), (ON, "berlin rome")):
+        pipeline_dags(folder, [str(name)], more=_EDGE.format(*ends.split()))
     port = free_port()
     url = f"http://127.0.0.1:{port}/af"
     key = conf.get("core", "fernet_key")  # by which this process encrypts connections

@@ -18,11 +18,12 @@ from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, StreamState
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.state_behaviours import at
 from tests.servers.browser import shot
-from tests.web.serving import BUSY, NASTY, QUIET, Served, framed, of, opened, themed
+from tests.web.serving import BACK, BUSY, NASTY, QUIET, THERE, Served, framed, of, opened, themed
 from tests.web.shop import SHOP, SHOP_DAG, Page, streaming
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab
 
 pytestmark = pytest.mark.timeout(300)
+NOTHING = "\N{EN DASH}"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -66,6 +68,39 @@ def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(
             tab.locator("main[data-state='fresh']").wait_for()
             shot(tab, f"narrow-{width}-{name}-{theme}")
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_topology_is_drawn_with_lag_and_conflicts_of_each_edge(
+    tab: Tab, served: Served, store: SqlStateStore, theme: str
+) -> None:
+    streaming(store, THERE, lag_us=1_500_000)
+    store.keep_note(THERE, NoteKind.CONFLICTS, {"count": 1234})
+    generation = streaming(store, BACK, lag_us=90_000_000)
+    store.move(BACK, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=StoredError("x"))
+    themed(tab, served, theme)
+    tab.goto(f"{served.url}/cdc/page")
+    topology = tab.locator("[data-topology=shops]")
+    there = topology.locator("tr[data-edge='berlin paris']")
+    there.get_by_text("1.5 s").wait_for()
+    assert there.inner_text().split("\t")[2:] == [str(THERE), "streaming", "1.5 s", "1.2K"]
+    assert "failed" in topology.locator("tr[data-edge='paris berlin']").inner_text()
+    on = topology.locator("tr[data-edge='berlin rome']").inner_text()
+    assert "no edge back" in on
+    assert on.split("\t")[3:] == ["never run", NOTHING, "?"]
+    assert topology.locator("svg text.name").all_text_contents() == ["berlin", "paris", "rome"]
+    assert topology.locator("svg path.line").count() == 3
+    assert topology.locator("svg path.line.bad").count() == 1
+    assert topology.locator("svg path.line.idle").count() == 1
+    shot(tab, f"topology-{theme}")
+    tab.get_by_label("Find a pipeline").fill("warehouse")
+    assert topology.is_visible()
+    tab.set_viewport_size({"width": 400, "height": 800})
+    shot(tab, f"topology-narrow-{theme}")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+    there.get_by_role("link").click()
+    tab.locator("[data-fact='Conflicts'] .number").get_by_text("1,234").wait_for()
+    assert "berlin → paris of shops" in tab.locator(".ends").inner_text()
 
 
 def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore) -> None:

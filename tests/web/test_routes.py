@@ -93,6 +93,7 @@ def test_the_list_says_what_each_pipeline_does_and_what_is_wrong(
     assert (row["phase"], row["lag_s"], row["stale"]) == ("streaming", 2.5, False)
     assert (row["tables"], row["consistent"], row["stopped"]) == (1, 0, 1)
     assert (row["open_requests"], row["waiting_requests"]) == (1, 1)
+    assert (row["edge"], row["conflicts"]) == (None, None)
     (problem,) = row["problems"]
     assert (problem["table"], problem["what"]) == ("shop.orders", "no key")
 

@@ -165,9 +165,13 @@ def test_a_file_that_clashes_says_so_beside_what_still_streams(
 def test_what_a_dag_of_an_older_release_says_of_its_pipeline_is_still_read() -> None:
     shown = ShownPipeline.from_text('{"conn_id": "cdc_state", "pipeline": "shop"}')
     assert shown == ShownPipeline("shop", conn_id="cdc_state")
+    assert shown.edge is None
     refused = StoredError.of(RefusedError("y; where: z"))
     more = replace(shown, source="a", sink="b", mode="bounded", freshness_s=60, refused=refused)
     assert ShownPipeline.from_text(more.to_text()) == more
+    edge = replace(more, topology="shops", src_node="a", dst_node="b", winner="a")
+    assert edge.edge == {"topology": "shops", "src_node": "a", "dst_node": "b", "winner": "a"}
+    assert ShownPipeline.from_text(edge.to_text()) == edge
 
 
 def test_a_snapshot_is_told_as_a_whole_with_its_speed_and_the_time_left(

@@ -46,6 +46,12 @@ class ShownPipeline:
     """The connection, the variable or the folder."""
     mode: str = ""
     """`continuous` or `bounded`."""
+    topology: str = ""
+    """Of which the pipeline is an edge, from `src_node` to `dst_node`."""
+    src_node: str = ""
+    dst_node: str = ""
+    winner: str = ""
+    """The node whose change stays in a conflict; empty: conflicts are not looked for."""
     freshness_s: int = 0
     """How old the copy may be; 0 where the file does not say."""
     refused: StoredError = NO_ERROR
@@ -61,6 +67,7 @@ class ShownPipeline:
             place = StatePlace(file=str(state))
         else:
             place = StatePlace(model.state.conn_id or "", model.state.dsn_env or "")
+        edge = model.edge
         return cls(
             model.pipeline,
             place.conn_id,
@@ -69,9 +76,18 @@ class ShownPipeline:
             source=model.source.conn_id or model.source.dsn_env or "",
             sink=model.sink.name,
             mode=model.stream.mode,
+            topology="" if edge is None else edge.name,
+            src_node="" if edge is None else edge.src_node,
+            dst_node="" if edge is None else edge.dst_node,
+            winner="" if edge is None else edge.winner,
             freshness_s=model.freshness.target_s or 0,
             refused=refused,
         )
+
+    @property
+    def edge(self) -> dict[str, str] | None:
+        """Return the pipeline's place in a topology as JSON, None if it is no edge."""
+        return {key: getattr(self, key) for key in _EDGE} if self.topology else None
 
     @property
     def place(self) -> StatePlace:
@@ -99,5 +115,6 @@ class ShownPipeline:
             return None
 
 
-_TEXTS = ("conn_id", "dsn_env", "file", "source", "sink", "mode")
+_EDGE = ("topology", "src_node", "dst_node", "winner")
+_TEXTS = ("conn_id", "dsn_env", "file", "source", "sink", "mode", *_EDGE)
 _OTHERS = (*_TEXTS, "freshness_s")

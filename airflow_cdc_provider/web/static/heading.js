@@ -12,7 +12,7 @@ import { runNow } from "./runs.js";
 const HEADED = [
   "pipeline", "dag_id", "dag_paused", "state", "phase", "wanted", "owner", "resync_dag", "source",
   "sink", "mode", "may_write", "may_resync", "dag_has_run", "next_run_us", "succeeded_us", "run_id",
-  "run_state", "task", "spark",
+  "run_state", "task", "spark", "edge",
 ];
 
 /** What the heading shows: its buttons stay the same while numbers change. */
@@ -30,6 +30,7 @@ export function heading(it, path, again, latest) {
 function described(it) {
   return [
     it.source || it.sink ? `${it.source || "?"} → ${it.sink || "?"}` : null,
+    it.edge ? `${it.edge.src_node} → ${it.edge.dst_node} of ${it.edge.topology}` : null,
     it.mode || null,
     it.succeeded_us ? `last success ${when(it.succeeded_us)}` : null,
     !it.owner && it.next_run_us ? `next run ${when(it.next_run_us)}` : null,

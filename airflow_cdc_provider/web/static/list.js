@@ -7,6 +7,7 @@ import { compact, moment, NOTHING, seconds, span, when } from "./format.js";
 import { newPipelineForm } from "./new_pipeline.js";
 import { age, badge, bar, copyAge, lagTone, lastLag, waiting } from "./parts.js";
 import { prose } from "./prose.js";
+import { drawn, topologies } from "./topology.js";
 
 const EVERY = "all states";
 const PROBLEMS = "with problems";
@@ -24,10 +25,12 @@ export function listView(page) {
   const state = h("select", { "aria-label": "State", onchange: () => show() });
   const filters = h("div", { class: "filters" }, state, text);
   const names = () => (shown ?? []).map((row) => row.pipeline);
-  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), filters, beginning(names)), rows);
+  const pictures = h("div", { class: "topologies" });
+  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), filters, beginning(names)), rows, pictures);
   document.title = "CDC pipelines";
   let shown = null;
   const draw = part(rows, table);
+  const picture = part(pictures, (edges) => topologies(edges, linked));
   const choose = part(state, (names) => names.map((name) => h("option", {}, name)));
 
   function show() {
@@ -45,8 +48,11 @@ export function listView(page) {
     shown = (await get("api/pipelines")).pipelines;
     filters.hidden = shown.length < 2;
     show();
+    picture(shown.filter((row) => row.edge).map(drawn)); // whole, whatever is filtered
   };
 }
+
+const linked = (row) => h("a", { href: address(row), "data-key": `edge ${row.dag_id}`, title: row.pipeline }, row.pipeline);
 
 /** A button that opens the form of a new pipeline, for those who may have servers looked at. */
 function beginning(names) {

@@ -18,8 +18,10 @@ const TONES = {
   "to be started": "warn",
 };
 
+export const stateTone = (state) => TONES[state] ?? "busy";
+
 /** What a pipeline does, in a word, with its tone. */
-export function badge(text, tone = TONES[text] ?? "busy") {
+export function badge(text, tone = stateTone(text)) {
   return h("span", { class: `badge ${tone}` }, words(text));
 }
 
