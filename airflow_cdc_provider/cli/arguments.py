@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from airflow_cdc_provider import __version__
+
 
 class Once(argparse.Action):
     """An argparse action that refuses a second value for an option."""
@@ -319,6 +321,7 @@ def parser() -> argparse.ArgumentParser:
         "3 failed, 130 interrupted: run again to go on.",
         allow_abbrev=False,
     )
+    top.add_argument("--version", action="version", version=__version__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (text, options) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)

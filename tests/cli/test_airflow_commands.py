@@ -6,8 +6,10 @@ import argparse
 import subprocess
 import sys
 
+import pytest
 from airflow.cli.cli_config import ActionCommand
 
+from airflow_cdc_provider import __version__
 from airflow_cdc_provider.cli.airflow_commands import get_cdc_commands
 from airflow_cdc_provider.cli.arguments import COMMANDS, parser
 
@@ -53,3 +55,9 @@ def test_a_command_line_of_airflow_imports_nothing_of_the_rooms_below() -> None:
     )
     loaded = out.stdout.splitlines()[-1]
     assert loaded in {"['cli']", "['cli', 'get_provider_info']"}, out.stderr
+
+
+def test_the_version_is_shown_in_the_place_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(["--version"])
+    assert (ended.value.code, capsys.readouterr().out.strip()) == (0, __version__)
