@@ -98,6 +98,30 @@ def test_the_list_says_what_each_pipeline_does_and_what_is_wrong(
     assert (problem["table"], problem["what"]) == ("shop.orders", "no key")
 
 
+def test_an_edge_is_told_with_its_conflicts_and_the_edge_back_that_may_be_read(
+    page: Page, store: SqlStateStore, tmp_path: Path
+) -> None:
+    edge = """topology:
+  name: far
+  src_node: {}
+  dst_node: {}
+  conflicts: {{policy: priority, winner: rome}}
+"""
+    there, back = PipelineName("web_rome_oslo"), PipelineName("web_oslo_rome")
+    pipeline_dags(tmp_path, [str(there)], more=edge.format("rome", "oslo"))
+    row = page.row(str(there))
+    told = {"topology": "far", "src_node": "rome", "dst_node": "oslo", "winner": "rome"}
+    assert (row["edge"], row["conflicts"]) == (told, None)
+    one = f"/api/pipelines/{there}__sync/{there}"
+    assert page.get(one).json()["opposite"] == []
+    store.keep_note(there, NoteKind.CONFLICTS, {"count": 7})
+    streaming(store, there)
+    assert page.row(str(there))["conflicts"] == 7
+    pipeline_dags(tmp_path, [str(back)], more=edge.format("oslo", "rome"))
+    (found,) = page.get(one).json()["opposite"]
+    assert found == {"dag_id": f"{back}__sync", "pipeline": str(back)}
+
+
 def test_a_pipeline_between_its_runs_shows_the_lag_of_its_last_one_as_that(
     page: Page, store: SqlStateStore
 ) -> None:

@@ -4,8 +4,8 @@ import { get } from "./api.js";
 import { h } from "./dom.js";
 import { seconds } from "./format.js";
 import { followNavigation } from "./frame.js";
-import { address, listView } from "./list.js";
-import { facts } from "./parts.js";
+import { listView } from "./list.js";
+import { address, facts } from "./parts.js";
 import { pipelineView } from "./pipeline.js";
 
 const EVERY_MS = 4000;

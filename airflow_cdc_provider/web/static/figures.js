@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { compact, count, plural, rate, seconds, span } from "./format.js";
 import { age, bar, lagTone, lastLag, tile, waiting } from "./parts.js";
+import { settled } from "./topology.js";
 
 export function figures(it) {
   const read = it.table_list.reduce((sum, table) => sum + table.rows, 0);
@@ -14,7 +15,7 @@ export function figures(it) {
     tile("Rows/s read", rate(it.rows_per_s), `${compact(read)} by the snapshot`),
     tile("Tables consistent", `${count(it.consistent)} of ${count(it.tables)}`, it.stopped ? `${it.stopped} stopped` : "", it.stopped ? "bad" : ""),
     tile("Open requests", count(open), asked ? `${asked} to approve` : "", asked ? "warn" : ""),
-    it.edge?.winner ? tile("Conflicts", count(it.conflicts), `${it.edge.winner} wins`) : null,
+    it.edge?.winner ? tile("Conflicts", settled(it), `${it.edge.winner} wins; the command conflicts lists them`) : null,
   ];
 }
 

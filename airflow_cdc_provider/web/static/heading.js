@@ -5,14 +5,14 @@ import { ask } from "./ask.js";
 import { h } from "./dom.js";
 import { when, words } from "./format.js";
 import { airflowLink, dagPath, outsideLink, runPath, taskPath } from "./links.js";
-import { badges } from "./parts.js";
+import { address, badges } from "./parts.js";
 import { resyncForm } from "./resync.js";
 import { runNow } from "./runs.js";
 
 const HEADED = [
   "pipeline", "dag_id", "dag_paused", "state", "phase", "wanted", "owner", "resync_dag", "source",
   "sink", "mode", "may_write", "may_resync", "dag_has_run", "next_run_us", "succeeded_us", "run_id",
-  "run_state", "task", "spark", "edge",
+  "run_state", "task", "spark", "edge", "opposite",
 ];
 
 /** What the heading shows: its buttons stay the same while numbers change. */
@@ -50,6 +50,7 @@ function links(it) {
     it.task
       ? h("span", {}, "log of ", airflowLink(taskPath(it.dag_id, it.run_id, it.task), `the task ${it.task.task_id}`), ` ${words(it.task.state)}`)
       : null,
+    it.opposite.map((row) => h("span", {}, "edge back ", h("a", { href: address(row) }, row.pipeline))),
     it.spark ? h("span", {}, outsideLink(it.spark.url, "Spark UI"), ` ${it.spark.application}`) : null,
   ];
 }

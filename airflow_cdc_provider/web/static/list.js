@@ -5,7 +5,7 @@ import { notice } from "./ask.js";
 import { h, part } from "./dom.js";
 import { compact, moment, NOTHING, seconds, span, when } from "./format.js";
 import { newPipelineForm } from "./new_pipeline.js";
-import { age, badge, bar, copyAge, lagTone, lastLag, waiting } from "./parts.js";
+import { address, age, badge, bar, copyAge, lagTone, lastLag, waiting } from "./parts.js";
 import { prose } from "./prose.js";
 import { drawn, topologies } from "./topology.js";
 
@@ -52,7 +52,7 @@ export function listView(page) {
   };
 }
 
-const linked = (row) => h("a", { href: address(row), "data-key": `edge ${row.dag_id}`, title: row.pipeline }, row.pipeline);
+const linked = (row) => h("a", { href: address(row), "data-key": `edge ${row.dag_id} ${row.pipeline}`, title: row.pipeline }, row.pipeline);
 
 /** A button that opens the form of a new pipeline, for those who may have servers looked at. */
 function beginning(names) {
@@ -126,9 +126,6 @@ function empty() {
     ),
   );
 }
-
-export const address = (row) =>
-  `page?${new URLSearchParams({ dag_id: row.dag_id, pipeline: row.pipeline })}`;
 
 /** A pipeline's row, and below it what is wrong. */
 function lines(row) {

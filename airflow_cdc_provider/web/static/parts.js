@@ -18,6 +18,9 @@ const TONES = {
   "to be started": "warn",
 };
 
+export const address = (row) =>
+  `page?${new URLSearchParams({ dag_id: row.dag_id, pipeline: row.pipeline })}`;
+
 export const stateTone = (state) => TONES[state] ?? "busy";
 
 /** What a pipeline does, in a word, with its tone. */

@@ -1,15 +1,16 @@
 // Databases that follow each other: each topology as a picture, and its edges with lag and conflicts.
 
 import { h } from "./dom.js";
-import { compact, NOTHING, seconds } from "./format.js";
+import { compact, NOTHING, plural, seconds } from "./format.js";
 import { badge, copyAge, lagTone, stateTone } from "./parts.js";
 
 const WIDTH = 160;
 const HEIGHT = 40;
-const COLUMN = 340;
+const COLUMN = 310;
 const ROW = 76;
 const EDGE = 8;
-const MOST_LETTERS = 20;
+const MOST_LETTERS = 26;
+const SMALLEST = 0.7;
 const LOUD = new Set(["warn", "bad"]);
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -33,7 +34,7 @@ function topology(name, edges, linked) {
     "section",
     { class: "topology", "data-topology": name },
     h("h2", {}, `Topology ${name}`),
-    h("div", { class: "sides" }, picture(name, edges), h("div", { class: "edges" }, table(sorted, linked))),
+    h("div", { class: "sides" }, h("div", { class: "picture" }, picture(name, edges)), h("div", { class: "edges" }, table(sorted, linked))),
   );
 }
 
@@ -56,7 +57,7 @@ function edgeLine(row, edges, linked) {
     "tr",
     { "data-edge": `${source} ${target}` },
     h("td", {}, source),
-    h("td", {}, target, hasBack ? null : h("span", { class: "warn" }, " no edge back")),
+    h("td", {}, target, hasBack ? null : unreturned()),
     h("td", {}, linked(row)),
     h("td", {}, badge(row.state)),
     h("td", { class: LOUD.has(row.tone) ? row.tone : null }, row.lag),
@@ -64,12 +65,17 @@ function edgeLine(row, edges, linked) {
   );
 }
 
+const unreturned = () =>
+  h("span", { class: "warn", title: "Of the pipelines that you may read here, none brings changes back." }, " no edge back seen");
+
 /** How many conflicts an edge has settled; nothing where nobody looks for them. */
 export function conflictsOf(row) {
   if (!row.edge.winner) return h("span", { title: "Conflicts are not looked for." }, NOTHING);
-  const known = row.conflicts === null || row.conflicts === undefined ? "?" : compact(row.conflicts);
-  return h("span", { title: `${row.edge.winner} wins; the command conflicts lists them.` }, known);
+  return h("span", { title: `${row.edge.winner} wins; the command conflicts lists them.` }, settled(row));
 }
+
+/** The number of conflicts; nobody knows it before the edge told. */
+export const settled = (row) => (row.conflicts === null || row.conflicts === undefined ? "?" : compact(row.conflicts));
 
 const lagOf = (row) => {
   const old = copyAge(row);
@@ -85,12 +91,15 @@ function toneOf(row) {
 
 function picture(name, edges) {
   const places = placed(edges);
-  if (places === null) return null;
+  if (places === null) {
+    return h("p", { class: "quiet" }, "No picture: the edges that you may read here are no tree, or hang on others.");
+  }
   const right = Math.max(...places.map(({ column }) => column)) * COLUMN + WIDTH + 2 * EDGE;
   const down = Math.max(...places.map(({ row }) => row)) * ROW + HEIGHT + 2 * EDGE;
   const at = new Map(places.map((each) => [each.node, each]));
   const drawing = s("svg", { viewBox: `0 0 ${right} ${down}`, role: "img", "aria-label": `Nodes and edges of ${name}` });
   drawing.style.maxWidth = `${right}px`;
+  drawing.style.minWidth = `${right * SMALLEST}px`;
   for (const { node, above } of places) {
     if (above !== null) drawing.append(...lines(at.get(above), at.get(node), edges));
   }
@@ -107,23 +116,32 @@ function placed(edges) {
     add(edge.dst_node, edge.src_node);
   }
   const nodes = [...beside.keys()].sort();
-  const middle = nodes.reduce((best, node) => (beside.get(node).size > beside.get(best).size ? node : best));
+  const depths = new Map(nodes.map((node) => [node, depth(node, beside)]));
+  const middle = nodes.reduce((best, node) => (depths.get(node) < depths.get(best) ? node : best));
+  if (edgesOf(beside) !== nodes.length - 1 || depths.get(middle) === Infinity) return null;
   const found = [];
-  let isTree = true;
   let rows = 0;
   const place = (node, above, column) => {
-    if (found.some((each) => each.node === node)) {
-      isTree = false;
-      return rows;
-    }
     const it = { node, above, column, row: 0 };
     found.push(it);
-    const below = [...beside.get(node)].filter((each) => each !== above).sort().map((each) => isTree ? place(each, node, column + 1) : 0);
+    const below = [...beside.get(node)].filter((each) => each !== above).sort().map((each) => place(each, node, column + 1));
     it.row = below.length ? (below[0] + below[below.length - 1]) / 2 : rows++;
     return it.row;
   };
   place(middle, null, 0);
-  return isTree && found.length === nodes.length ? found : null;
+  return found;
+}
+
+const edgesOf = (beside) => [...beside.values()].reduce((sum, each) => sum + each.size, 0) / 2;
+
+/** How many steps the farthest node is away; Infinity if one cannot be reached. */
+function depth(start, beside) {
+  const seen = new Set([start]);
+  let steps = 0;
+  for (let front = [start]; front.length; steps += front.length ? 1 : 0) {
+    front = front.flatMap((node) => [...beside.get(node)].filter((each) => !seen.has(each) && seen.add(each)));
+  }
+  return seen.size === beside.size ? steps : Infinity;
 }
 
 const left = ({ column }) => EDGE + column * COLUMN;
@@ -157,14 +175,20 @@ function lines(near, far, edges) {
 }
 
 function label(row) {
-  const told = row.edge.winner && row.conflicts ? `, ${compact(row.conflicts)} conflicts` : "";
+  const told = row.edge.winner && row.conflicts ? `, ${plural(row.conflicts, "conflict")}` : "";
   return `${row.lag === NOTHING ? row.state : row.lag}${told}`;
 }
 
 function text(content, x, y, anchor, kind) {
-  const shown = content.length > MOST_LETTERS + 6 ? `${content.slice(0, MOST_LETTERS)}…` : content;
   const element = s("text", { x, y, "text-anchor": anchor, class: kind });
-  element.textContent = shown;
+  if (content.length <= MOST_LETTERS) {
+    element.textContent = content;
+    return element;
+  }
+  element.textContent = `${content.slice(0, MOST_LETTERS - 1)}…`;
+  const whole = s("title", {});
+  whole.textContent = content;
+  element.append(whole);
   return element;
 }
 
