@@ -216,6 +216,12 @@ class NotStoppedYetError(RetryableError):
     code = "CDC-OWN-005"
 
 
+class NotRestartedYetError(NotStoppedYetError):
+    """The owner was asked to begin again, and has not in the time that was given to it."""
+
+    code = "CDC-OWN-007"
+
+
 class PauseTakenBackError(CdcError):
     """A pause was taken back by somebody else before it was reached."""
 

@@ -30,8 +30,8 @@ class CdcControlOperator(CdcOperator):
     :param tables: only these, as `database.table`; the pipeline itself without any (templated).
     :param confirm: the pipeline's name, without which `reset` and `drop` do nothing (templated).
     :param drop_target: `remove` drops the tables at the sink as well, with their rows.
-    :param wait_s: for how many seconds the owner is waited for; a `pause` that is not heeded by
-        then fails the task, whose retries wait on.
+    :param wait_s: for how many seconds the owner is waited for; a `pause` or `restart` that is
+        not heeded by then fails the task, whose retries wait on.
     """
 
     template_fields = ("pipeline", "action", "tables", "confirm")

@@ -10,7 +10,11 @@ from contextlib import closing, contextmanager
 import pytest
 
 from airflow_cdc_provider.cli.main import ExitCode
-from airflow_cdc_provider.core.errors import NotStoppedYetError, PauseTakenBackError
+from airflow_cdc_provider.core.errors import (
+    NotRestartedYetError,
+    NotStoppedYetError,
+    PauseTakenBackError,
+)
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine import ownership
 from airflow_cdc_provider.pipeline.run import Run
@@ -68,6 +72,9 @@ def test_exit_codes_tell_a_pause_that_was_reached_from_others(
 ) -> None:
     said = say("pause", "--wait-s", "0")
     assert (said.code, NotStoppedYetError.code in said.err) == (ExitCode.NOT_YET, True)
+    streaming.store.want(streaming.name, Wanted.RUN)
+    said = say("restart", "--wait-s", "0")
+    assert (said.code, NotRestartedYetError.code in said.err) == (ExitCode.NOT_YET, True)
     want = type(streaming.store).want
 
     def taken_back(store: object, name: object, wanted: Wanted) -> None:

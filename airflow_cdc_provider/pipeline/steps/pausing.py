@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from airflow_cdc_provider.core.errors import (
     NOTHING_STARTED,
+    NotRestartedYetError,
     NotStoppedYetError,
     PausedError,
     PauseTakenBackError,
@@ -61,7 +62,8 @@ def resume(run: Run) -> str:
 def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
     """Ask the pipeline's owner to begin again from the ledger, wait, and describe the result.
 
-    Without an owner the failure is cleared, and the next run begins there. A failure with which the
+    Raises `NotRestartedYetError` where the owner takes longer. Without an owner the failure is
+    cleared, and the next run begins there. A failure with which the
     owner begins again, such as of a password that has changed, is raised and stays stored.
     """
     state = run.store.ensure(run.name)
@@ -76,11 +78,7 @@ def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lamb
                 raise state.error.read().located(f"restart of {run.name}")
             return resume(run)
         if time.monotonic() >= deadline:
-            return (
-                f"{run.name} was asked to begin again; {state.owner} has not yet. Nothing is lost: "
-                "it ends behind the transaction it is at, or, if it does not stream or read just "
-                "now, begins from the ledger anyway."
-            )
+            raise _not_restarted_yet(run, state)
         on_tick()
         time.sleep(_POLL_S)
     if state.wanted is Wanted.STOP:
@@ -150,6 +148,18 @@ def _not_stopped_yet(run: Run, state: PipelineState) -> NotStoppedYetError:
         where=f"state of {run.name}",
         risk="none: it ends behind the transaction it is at, and the wish stays",
         remedy="`pause` again, which waits on; if the owner was killed, nobody is at work, and "
+        f"its lease ends in {lease_left_s(run, state)} s",
+    )
+
+
+def _not_restarted_yet(run: Run, state: PipelineState) -> NotRestartedYetError:
+    """Return the error of a restart that the owner has not reached in time."""
+    return NotRestartedYetError(
+        f"{run.name} was asked to begin again; {state.owner} has not yet",
+        where=f"state of {run.name}",
+        risk="none: it ends behind the transaction it is at, or, if it does not stream or read "
+        "just now, begins from the ledger anyway; the wish stays",
+        remedy="`restart` again, which waits on; if the owner was killed, nobody is at work, and "
         f"its lease ends in {lease_left_s(run, state)} s",
     )
 
