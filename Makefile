@@ -92,7 +92,7 @@ end-to-end: $(SYNCED) ## run the tests of the whole
 	$(WITH_SERVERS) $(BIN)/pytest tests/end_to_end $(ARGS)
 
 soak: $(SYNCED) ## kill a pipeline in the middle of every transition; SEEDS=20 times, or of =7,8
-	$(WITH_SERVERS) CDC_SOAK_SEEDS=$(or $(SEEDS),5) $(BIN)/pytest -s tests/soak $(ARGS)
+	$(WITH_SERVERS) CDC_SOAK_SEEDS=$(or $(SEEDS),5) $(BIN)/pytest -s tests/soak tests/spark/test_outage_rhythms.py $(ARGS)
 
 sweep: $(SYNCED) ## compare every collation both families have, by brute force
 	$(WITH_SERVERS) $(BIN)/pytest tests/systems/mysql/sweep_collations.py $(ARGS)
