@@ -118,12 +118,14 @@ _WORKER_BYTES = 6 << 30  # three servers, Airflow, and the JVMs of two Sparks
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Give `-n auto` two workers where they fit: servers, Airflow and Spark are each one's own.
+    """Give `-n auto` three workers where they fit: servers, Airflow and Spark are each one's own.
 
-    Given servers are one's only: tests that change a server would meet there.
+    On two cores, too, for tests wait for servers a quarter of their time. Given servers are one's
+    only: tests that change a server would meet there.
     """
     given = any(os.environ.get(name) for name in (MYSQL_DSN, MYSQL_SINK_DSN, MARIADB_DSN))
-    fitting = min(2, psutil.cpu_count() or 1, psutil.virtual_memory().available // _WORKER_BYTES)
+    cores = psutil.cpu_count() or 1
+    fitting = min(3, 2 * cores - 1, psutil.virtual_memory().available // _WORKER_BYTES)
     return 0 if given or fitting < 2 else fitting
 
 
