@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
 from airflow_cdc_provider.core.errors import PipelineFileError
@@ -18,6 +20,7 @@ from airflow_cdc_provider.operators.parts import Parts, new_dag
 from airflow_cdc_provider.state.store import open_store
 from tests.airflow.shop import known
 from tests.airflow.sync_dag import MONDAY, TUESDAY, WEDNESDAY, Run
+from tests.docs.pages import page
 from tests.pipeline.pairs import Node
 from tests.servers.accounts import Account, least_privileged, sink_account, source_account
 from tests.servers.given import SqlServer
@@ -198,6 +201,26 @@ def test_a_way_back_waits_for_no_copy_that_has_failed_or_is_paused(
     monkeypatch.setenv("AIRFLOW_CONN_BERLIN_READS", right)
     assert Run(dag, WEDNESDAY).state == "success"
     assert pair.is_equal
+
+
+def test_the_dag_file_of_the_page_makes_a_dag_with_both_edges(
+    pair: Pair, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    dags = tmp_path_factory.mktemp("dags")
+    (dags / "pair").mkdir()
+    for file in pair.files:
+        (dags / "pair" / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page("two_nodes.md"), re.DOTALL)
+    (dags / "shops.py").write_text(source, encoding="utf-8")
+    bag = DagBag(str(dags))
+    assert bag.import_errors == {}
+    order = {task.task_id: task.upstream_task_ids for task in bag.dags["shops"].tasks}
+    there, back = (
+        f"{pair.topology}.{pair.topology}_{ends}" for ends in ("berlin_paris", "paris_berlin")
+    )
+    assert order[f"{back}.seed"] == {f"{there}.finish"}
+    assert order[f"{back}.preflight"] == {f"{back}.seed"}
+    assert [task for task in order if task.endswith(".verify")] == [f"{back}.verify"]
 
 
 def test_a_pair_of_files_that_are_no_pair_is_an_import_error(pair: Pair) -> None:
