@@ -40,9 +40,9 @@ NASTY = '<img src=x onerror="document.title=1">'
 BUSY, QUIET = PipelineName("web_warehouse"), PipelineName("web_archive")
 HOURLY, BROKEN = PipelineName("web_hourly"), PipelineName("web_broken")
 THERE, BACK = PipelineName("web_berlin_paris"), PipelineName("web_paris_berlin")
-ON = PipelineName("web_berlin_rome")
+ON, LOST = PipelineName("web_berlin_rome"), PipelineName("web_lost")
 _EDGE = """topology:
-  name: shops
+  name: {}
   src_node: {}
   dst_node: {}
   conflicts: {{policy: priority, winner: berlin}}
@@ -68,7 +68,9 @@ def served(page: Page, web_folder: Path) -> Iterator[Served]:
     pipeline_dags(folder, [str(HOURLY)], mode="bounded", more="freshness: {target: 1h}\n")
     pipeline_dags(folder, [str(BUSY), str(QUIET)])
     for name, ends in ((THERE, "berlin paris"), (BACK, "paris berlin"), (ON, "berlin rome")):
-        pipeline_dags(folder, [str(name)], more=_EDGE.format(*ends.split()))
+        pipeline_dags(folder, [str(name)], more=_EDGE.format("shops", *ends.split()))
+    lost = _EDGE.format("far", "berlin", "oslo")
+    pipeline_dags(folder, [str(LOST)], state="conn_id: web_nowhere", more=lost)
     port = free_port()
     url = f"http://127.0.0.1:{port}/af"
     key = conf.get("core", "fernet_key")  # by which this process encrypts connections

@@ -23,7 +23,19 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.state_behaviours import at
 from tests.servers.browser import shot
-from tests.web.serving import BACK, BUSY, NASTY, QUIET, THERE, Served, framed, of, opened, themed
+from tests.web.serving import (
+    BACK,
+    BUSY,
+    LOST,
+    NASTY,
+    QUIET,
+    THERE,
+    Served,
+    framed,
+    of,
+    opened,
+    themed,
+)
 from tests.web.shop import SHOP, SHOP_DAG, Page, streaming
 
 if TYPE_CHECKING:
@@ -104,6 +116,17 @@ def test_a_topology_is_drawn_with_lag_and_conflicts_of_each_edge(
     assert "berlin → paris of shops" in tab.locator(".ends").inner_text()
     tab.locator(".links").get_by_role("link", name=str(BACK)).click()
     tab.get_by_text("paris → berlin of shops").wait_for()
+
+
+def test_an_edge_whose_state_cannot_be_read_is_drawn_as_that(
+    tab: Tab, served: Served, store: SqlStateStore
+) -> None:
+    tab.goto(f"{served.url}/cdc/page")
+    lost = tab.locator("[data-topology=far]")
+    lost.get_by_text("cannot be looked at").first.wait_for()
+    told = lost.locator("tr[data-edge='berlin oslo']").inner_text().split("\t")
+    assert told[2:] == [str(LOST), "cannot be looked at", NOTHING, "?"]
+    assert lost.locator("svg path.line.bad").count() == 1
 
 
 def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore) -> None:
