@@ -57,6 +57,10 @@ class Topology:
             self, src_node=self.dst_node, dst_node=self.src_node, do_nodes=(), ignore_nodes=()
         )
 
+    def is_back_of(self, other: Topology) -> bool:
+        """Tell whether this is the edge back of another one, by topology and nodes."""
+        return self.name_in_ledger == other.opposite().name_in_ledger
+
     @property
     def way_to_seed(self) -> str:
         """Return what to do where rows are at the sink before the edge has written any."""

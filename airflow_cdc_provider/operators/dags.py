@@ -285,9 +285,8 @@ def pair_group(
 
 def _topology_of(there: Parts, back: Parts) -> str:
     """Return the name of the topology of which two pipelines are edges, there and back."""
-    edges = [None if each.model is None else each.model.edge for each in (there, back)]
-    first, second = edges
-    if first is None or second is None or first.opposite().name_in_ledger != second.name_in_ledger:
+    first, second = (each.model.edge if each.model else None for each in (there, back))
+    if first is None or second is None or not second.is_back_of(first):
         raise PipelineFileError(
             f"{there.name} and {back.name} are not the two edges of a pair: "
             f"{first or 'no edge'}, and {second or 'no edge'}",

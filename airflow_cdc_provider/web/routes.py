@@ -133,7 +133,7 @@ def _target(known: KnownPipeline) -> int | None:
     return known.shown.freshness_s or None
 
 
-def one_pipeline(known: Known, session: SessionDep, readable: Readable, user: GetUserDep) -> Form:
+def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
     """Return all that the page shows of one pipeline, except its samples."""
     store, side = _looked_at(known), AirflowSide.of(session, [known], user)
     form = pipeline_form(
@@ -147,7 +147,7 @@ def one_pipeline(known: Known, session: SessionDep, readable: Readable, user: Ge
     return {
         **row,
         "file": known.file,
-        "opposite": _opposite(known, session, readable),
+        "opposite": _opposite(known, session, user),
         "approvals": approval_forms(user, side.approvals_of(known)),
         "task": task_to_read(session, known.dag_id, row["run_id"]),
         "spark": _spark(row),
@@ -157,7 +157,7 @@ def one_pipeline(known: Known, session: SessionDep, readable: Readable, user: Ge
     }
 
 
-def _opposite(known: KnownPipeline, session: SessionDep, readable: set[str]) -> list[Form]:
+def _opposite(known: KnownPipeline, session: SessionDep, user: GetUserDep) -> list[Form]:
     """Return the pipelines that bring changes back over an edge, of those a user may read."""
     mine = known.shown
     if mine.edge is None:
@@ -165,7 +165,7 @@ def _opposite(known: KnownPipeline, session: SessionDep, readable: set[str]) -> 
     back = (mine.topology, mine.dst_node, mine.src_node)
     return [
         {"dag_id": each.dag_id, "pipeline": each.name}
-        for each in _KNOWN.find(session, readable)
+        for each in _KNOWN.find(session, readable_dags(user))
         if (each.shown.topology, each.shown.src_node, each.shown.dst_node) == back
     ]
 

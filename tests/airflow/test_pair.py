@@ -71,6 +71,10 @@ class Pair:
     def state(self) -> str:
         return f"sqlite:///{self.folder}/state.db"
 
+    def want(self, pipeline: str, wanted: Wanted) -> None:
+        with closing(open_store(self.state)) as store:
+            store.want(PipelineName(pipeline), wanted)
+
     @property
     def is_equal(self) -> bool:
         return self.nodes[0].dump() == self.nodes[1].dump()
@@ -163,8 +167,7 @@ def test_an_edge_that_is_paused_or_fails_does_not_hold_up_the_other(
     berlin, paris = pair.nodes
     there, back = (f"{pair.topology}_{ends}" for ends in ("berlin_paris", "paris_berlin"))
     assert Run(dag, MONDAY).state == "success"
-    with closing(open_store(pair.state)) as store:
-        store.want(PipelineName(there), Wanted.STOP)
+    pair.want(there, Wanted.STOP)
     paris.execute("UPDATE orders SET note = 'by paris' WHERE id = 1")
     paused = Run(dag, TUESDAY)
     group = f"{pair.topology}."
@@ -172,8 +175,7 @@ def test_an_edge_that_is_paused_or_fails_does_not_hold_up_the_other(
     assert paused.states[f"{group}{back}.stream"] == "success"
     assert berlin.execute("SELECT note FROM orders WHERE id = 1") == [("by paris",)]
 
-    with closing(open_store(pair.state)) as store:
-        store.want(PipelineName(there), Wanted.RUN)
+    pair.want(there, Wanted.RUN)
     monkeypatch.setenv("AIRFLOW_CONN_BERLIN_READS", berlin.server.dsn(password="wrong"))
     paris.execute("UPDATE orders SET note = 'by paris' WHERE id = 2")
     failed = Run(dag, WEDNESDAY)
@@ -188,12 +190,10 @@ def test_a_way_back_waits_for_no_copy_that_has_failed_or_is_paused(
     dag = group_dag(pair)
     berlin, _ = pair.nodes
     there, back = (f"{pair.topology}_{ends}" for ends in ("berlin_paris", "paris_berlin"))
-    with closing(open_store(pair.state)) as store:
-        store.want(PipelineName(there), Wanted.STOP)
+    pair.want(there, Wanted.STOP)
     paused = Run(dag, MONDAY)
     assert set(paused.states.values()) == {"skipped"}
-    with closing(open_store(pair.state)) as store:
-        store.want(PipelineName(there), Wanted.RUN)
+    pair.want(there, Wanted.RUN)
     right = berlin.server.dsn()
     monkeypatch.setenv("AIRFLOW_CONN_BERLIN_READS", berlin.server.dsn(password="wrong"))
     failed = Run(dag, TUESDAY)

@@ -69,7 +69,7 @@ def served(page: Page, web_folder: Path) -> Iterator[Served]:
     pipeline_dags(folder, [str(BUSY), str(QUIET)])
     for name, ends in ((THERE, "berlin paris"), (BACK, "paris berlin"), (ON, "berlin rome")):
         pipeline_dags(folder, [str(name)], more=_EDGE.format("shops", *ends.split()))
-    lost = _EDGE.format("far", "berlin", "oslo")
+    lost = _EDGE.format("lost", "berlin", "oslo")
     pipeline_dags(folder, [str(LOST)], state="conn_id: web_nowhere", more=lost)
     port = free_port()
     url = f"http://127.0.0.1:{port}/af"

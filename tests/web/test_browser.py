@@ -122,7 +122,7 @@ def test_an_edge_whose_state_cannot_be_read_is_drawn_as_that(
     tab: Tab, served: Served, store: SqlStateStore
 ) -> None:
     tab.goto(f"{served.url}/cdc/page")
-    lost = tab.locator("[data-topology=far]")
+    lost = tab.locator("[data-topology=lost]")
     lost.get_by_text("cannot be looked at").first.wait_for()
     told = lost.locator("tr[data-edge='berlin oslo']").inner_text().split("\t")
     assert told[2:] == [str(LOST), "cannot be looked at", NOTHING, "?"]

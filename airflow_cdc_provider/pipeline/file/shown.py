@@ -68,6 +68,7 @@ class ShownPipeline:
         else:
             place = StatePlace(model.state.conn_id or "", model.state.dsn_env or "")
         edge = model.edge
+        places = () if edge is None else (edge.name, edge.src_node, edge.dst_node, edge.winner)
         return cls(
             model.pipeline,
             place.conn_id,
@@ -76,10 +77,7 @@ class ShownPipeline:
             source=model.source.conn_id or model.source.dsn_env or "",
             sink=model.sink.name,
             mode=model.stream.mode,
-            topology="" if edge is None else edge.name,
-            src_node="" if edge is None else edge.src_node,
-            dst_node="" if edge is None else edge.dst_node,
-            winner="" if edge is None else edge.winner,
+            **dict(zip(_EDGE, places, strict=False)),
             freshness_s=model.freshness.target_s or 0,
             refused=refused,
         )

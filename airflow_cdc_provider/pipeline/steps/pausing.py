@@ -147,8 +147,7 @@ def _not_stopped_yet(run: Run, state: PipelineState) -> NotStoppedYetError:
         f"{run.name} was asked to stop; {state.owner} has not stopped yet",
         where=f"state of {run.name}",
         risk="none: it ends behind the transaction it is at, and the wish stays",
-        remedy="`pause` again, which waits on; if the owner was killed, nobody is at work, and "
-        f"its lease ends in {lease_left_s(run, state)} s",
+        remedy=_again(run, state, "pause"),
     )
 
 
@@ -159,8 +158,15 @@ def _not_restarted_yet(run: Run, state: PipelineState) -> NotRestartedYetError:
         where=f"state of {run.name}",
         risk="none: it ends behind the transaction it is at, or, if it does not stream or read "
         "just now, begins from the ledger anyway; the wish stays",
-        remedy="`restart` again, which waits on; if the owner was killed, nobody is at work, and "
-        f"its lease ends in {lease_left_s(run, state)} s",
+        remedy=_again(run, state, "restart"),
+    )
+
+
+def _again(run: Run, state: PipelineState, command: str) -> str:
+    """Return what to do where an owner has not heeded a command in time."""
+    return (
+        f"`{command}` again, which waits on; if the owner was killed, nobody is at work, and its "
+        f"lease ends in {lease_left_s(run, state)} s"
     )
 
 

@@ -146,10 +146,7 @@ def opposite_file(run: Run) -> Path:
     found = [
         file.path
         for file in files_beside(run.loaded)
-        if mine is not None
-        and file.loaded is not None
-        and (edge := file.loaded.model.edge) is not None
-        and (edge.name, edge.src_node, edge.dst_node) == (mine.name, mine.dst_node, mine.src_node)
+        if mine and file.loaded and (edge := file.loaded.model.edge) and edge.is_back_of(mine)
     ]
     if len(found) == 1:
         return found[0]

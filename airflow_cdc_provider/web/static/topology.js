@@ -69,7 +69,7 @@ const unreturned = () =>
   h("span", { class: "warn", title: "Of the pipelines that you may read here, none brings changes back." }, " no edge back seen");
 
 /** How many conflicts an edge has settled; nothing where nobody looks for them. */
-export function conflictsOf(row) {
+function conflictsOf(row) {
   if (!row.edge.winner) return h("span", { title: "Conflicts are not looked for." }, NOTHING);
   return h("span", { title: `${row.edge.winner} wins; the command conflicts lists them.` }, settled(row));
 }
