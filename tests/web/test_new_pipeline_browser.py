@@ -232,6 +232,22 @@ def test_a_server_that_is_away_is_told_in_the_form(
     shot(tab, "new-away")
 
 
+def test_a_name_there_is_already_is_told_though_the_list_is_late(tab: Tab, served: Served) -> None:
+    late: list[Route] = []
+
+    def held_back(route: Route) -> None:
+        if late:
+            route.continue_()
+        late.append(route)
+
+    tab.route("**/api/pipelines", held_back)
+    tab.goto(f"{served.url}/cdc/page")
+    dialog = form_of(tab)
+    dialog.get_by_label("Of the pipeline and its file").fill(str(BUSY))
+    dialog.get_by_text(f"There is a pipeline {BUSY} already.").wait_for(timeout=5000)
+    late[0].continue_()
+
+
 def test_the_page_is_served_while_a_server_hangs(
     tab: Tab, served: Served, choices: Choices
 ) -> None:

@@ -24,9 +24,8 @@ export function listView(page) {
   });
   const state = h("select", { "aria-label": "State", onchange: () => show() });
   const filters = h("div", { class: "filters" }, state, text);
-  const names = () => (shown ?? []).map((row) => row.pipeline);
   const pictures = h("div", { class: "topologies" });
-  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), filters, beginning(names)), rows, pictures);
+  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), filters, beginning()), rows, pictures);
   document.title = "CDC pipelines";
   let shown = null;
   const draw = part(rows, table);
@@ -55,7 +54,7 @@ export function listView(page) {
 const linked = (row) => h("a", { href: address(row), "data-key": `edge ${row.dag_id} ${row.pipeline}`, title: row.pipeline }, row.pipeline);
 
 /** A button that opens the form of a new pipeline, for those who may have servers looked at. */
-function beginning(names) {
+function beginning() {
   const button = h("button", { type: "button", disabled: true, title: MAY_NOT }, "New pipeline…");
   get("api/new").then(({ may_look: mayLook }) => {
     button.disabled = !mayLook;
@@ -63,7 +62,8 @@ function beginning(names) {
   }, () => {});
   button.addEventListener("click", async () => {
     try {
-      newPipelineForm((await get("api/new")).connections, names());
+      const [{ connections }, { pipelines }] = await Promise.all([get("api/new"), get("api/pipelines")]);
+      newPipelineForm(connections, pipelines.map((row) => row.pipeline));
     } catch (error) {
       notice(error.facts?.what ?? String(error));
     }
