@@ -60,6 +60,12 @@ class PipelineCode(FindingCode):
         "the files of the folder make no right topology, or not all of it could be "
         "looked at; blocks a pipeline without a plan, never one that has rows",
     )
+    TOPOLOGY_CONFLICTS = (
+        "topology.conflicts",
+        "block, warn",
+        "a table has no column by which its conflicts are settled; or a rule is of no table, which "
+        "blocks a pipeline without a plan",
+    )
     SOURCE_ANOTHER_SERVER = (
         "source.another_server",
         "warn",

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from airflow_cdc_provider.core.conflict_rules import ConflictRule, TableRule
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.core.markers import EdgeOrigins
@@ -45,11 +46,29 @@ class Topology:
     is_mesh: bool = False
     winner: str = ""
     """The node whose change stays where both ends change one row; empty: nobody looks for that."""
+    column: str = ""
+    """The column whose greater value stays instead, and the winner's change only where it is the
+    same; empty: there is none."""
+    rules: tuple[TableRule, ...] = ()
+    """For tables whose conflicts are settled in another way, single tables first."""
 
     @property
     def name_in_ledger(self) -> str:
         """Return the edge's name in the ledger at its sink, by which the opposite edge knows it."""
         return f"{self.name}:{self.src_node}:{self.dst_node}"
+
+    @property
+    def settles(self) -> str:
+        """Return how conflicts are settled, as text; empty if nobody looks for them."""
+        if not self.winner:
+            return ""
+        others = f", {len(self.rules)} with other rules" if self.rules else ""
+        return f"{ConflictRule(self.winner, self.column)}{others}"
+
+    def rule_of(self, table: TableId) -> ConflictRule:
+        """Return the rule for conflicts of a table, by its name at the source."""
+        own = (each.rule for each in self.rules if each.tables.matches(table))
+        return next(own, ConflictRule(self.winner, self.column))
 
     def opposite(self) -> Topology:
         """Return the edge back, which brings all that its shape gives it."""
@@ -83,7 +102,7 @@ class Topology:
     def __str__(self) -> str:
         shape = "mesh" if self.is_mesh else "tree"
         text = f"{self.name}: {self.src_node} -> {self.dst_node} ({shape}, marker {self.marker})"
-        text += f", {self.winner} wins" if self.winner else ""
+        text += f", {self.settles}" if self.settles else ""
         text += f", only changes of {', '.join(self.do_nodes)}" if self.do_nodes else ""
         return text + (f", none of {', '.join(self.ignore_nodes)}" if self.ignore_nodes else "")
 
@@ -109,6 +128,8 @@ class Topology:
             "ignore_nodes": list(self.ignore_nodes),
             "is_mesh": self.is_mesh,
             "winner": self.winner,
+            "column": self.column,
+            "rules": [each.to_json() for each in self.rules],
         }
 
     @classmethod
@@ -123,5 +144,6 @@ class Topology:
                 "marker": TableId.parse(form["marker"]),
                 "do_nodes": tuple(form.get("do_nodes", ())),
                 "ignore_nodes": tuple(form.get("ignore_nodes", ())),
+                "rules": tuple(map(TableRule.from_json, form.get("rules", ()))),
             }
         )

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
+from airflow_cdc_provider.core.conflict_rules import ConflictRule
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_patterns import Route, sink_table
 from airflow_cdc_provider.core.topology_edges import (
     EdgeFile,
     EdgeProblem,
@@ -46,7 +49,7 @@ def check_topologies(
 
 def _of_topology(own: Sequence[EdgeFile], outside: Sequence[PipelineEnds]) -> Iterator[EdgeProblem]:
     """Yield what is wrong with one topology."""
-    disagree = (*_disagreeing(own), *_respelled_nodes(own), *_disagreeing_winners(own))
+    disagree = (*_disagreeing(own), *_respelled_nodes(own), *_disagreeing_rules(own))
     yield from disagree or wrong_shape(own)
     yield from _no_mesh_yet(own)
     yield from _servers(own)
@@ -114,21 +117,40 @@ def _disagreeing(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
             )
 
 
-def _disagreeing_winners(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
+def _disagreeing_rules(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
     """Yield edges back that settle conflicts in another way than the edge there."""
     by_pair = {each.pair: each for each in edges}
     for (src, dst), there in by_pair.items():
         back = by_pair.get((dst, src))
-        if back is None or src > dst or back.edge.winner == there.edge.winner:
+        if back is None or src > dst:
             continue
-        says = there.edge.winner or "settles none"
-        yield EdgeProblem(
-            back.file,
-            ("topology", "conflicts"),
-            f"its winner is {back.edge.winner or 'none'}, and in {there.file} it is {says}: the "
-            "nodes would keep different rows",
-            "write the same conflicts in the files of both edges",
-        )
+        says = [each.edge.settles or "no conflict is settled" for each in (there, back)]
+        if (there.edge.winner, there.edge.column) != (back.edge.winner, back.edge.column):
+            yield EdgeProblem(
+                back.file,
+                ("topology", "conflicts"),
+                f"here {says[1]}, and in {there.file} {says[0]}: the nodes would keep different "
+                "rows",
+                "write the same conflicts in the files of both edges",
+            )
+        elif _rules(there, there.ends.tables.routes) != _rules(back, ()):
+            yield EdgeProblem(
+                back.file,
+                ("topology", "conflicts", "tables"),
+                f"they are not those of {there.file}, by the names that tables have there: the "
+                "nodes would keep different rows",
+                "write the same tables with the same rules in the files of both edges",
+            )
+
+
+def _rules(each: EdgeFile, routes: Sequence[Route]) -> list[tuple[str, ConflictRule]]:
+    """Return an edge's rules for tables, by the names that routes give these: single ones first."""
+    single: list[tuple[str, ConflictRule]] = []
+    patterns: list[tuple[str, ConflictRule]] = []
+    for own in each.edge.rules:
+        named = sink_table(TableId(own.tables.database, own.tables.table), routes)
+        (single if own.tables.is_exact else patterns).append((str(named), own.rule))
+    return [*sorted(single, key=str), *patterns]
 
 
 def _shape(each: EdgeFile) -> str:
@@ -159,7 +181,7 @@ def _no_mesh_yet(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
                 each.file,
                 ("topology", "shape"),
                 "a mesh is not in this release: its nodes get changes of one row in different "
-                "orders, and the rule by a column that settles this (policy column) is not there",
+                "orders, and conflicts are settled between two nodes only",
                 "write shape: tree, with one way between any two nodes, as a star",
             )
 

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.codec import position_from_json
+from airflow_cdc_provider.core.edge_remedies import for_edge
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import (
     NOTHING_STARTED,
@@ -174,8 +175,11 @@ def remembered_failure(job: Job) -> Iterator[None]:
     except (FencedError, StateMovedError):
         raise  # the pipeline is someone else's, and so is its state
     except CdcError as error:
-        _remember(job, error.rewritten(job.servers.secrets.scrub))
-        raise
+        told = for_edge(error, job.spec.edge)
+        _remember(job, told.rewritten(job.servers.secrets.scrub))
+        if told is error:
+            raise
+        raise told from error
 
 
 def _remember(job: Job, error: CdcError) -> None:

@@ -52,7 +52,9 @@ class CdcSteps:
     def __enter__(self) -> CdcSteps:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *rest: object
+    ) -> None:
         """Close the pipeline; give the lease back if the task failed.
 
         One that did its part leaves it to the next task, or to the job it started.
@@ -61,7 +63,7 @@ class CdcSteps:
 
         if kind is not None and not issubclass(kind, TaskDeferred):
             give_back(self.run)
-        self.run.close()
+        self.run.__exit__(kind, error, *rest)
 
     def give_back(self) -> None:
         """Give the lease back, over a state store connection of its own."""

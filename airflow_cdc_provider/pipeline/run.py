@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.edge_remedies import for_edge
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
@@ -66,8 +67,11 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        """Close it; an error says what can be done on an edge of a topology, if it is one."""
         self.close()
+        if isinstance(error, CdcError) and (told := for_edge(error, self.model.edge)) is not error:
+            raise told from error
 
 
 def open_run(

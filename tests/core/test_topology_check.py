@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from airflow_cdc_provider.core.conflict_rules import ConflictRule, TableRule
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import TablePattern, parse_routes
 from airflow_cdc_provider.core.topology import Topology, default_marker
@@ -74,7 +75,7 @@ def test_another_shape_is_refused_and_a_mesh_is_not_in_this_release() -> None:
     assert ["its shape is mesh" in each.what for each in found] == [True, False]
     both = check_topologies(mesh)
     assert [each.file for each in both] == ["a_b.yaml", "b_a.yaml"]
-    assert all("policy column" in each.what for each in both)
+    assert all("between two nodes only" in each.what for each in both)
 
 
 def test_names_that_differ_by_case_alone_are_refused() -> None:
@@ -157,6 +158,33 @@ def test_both_edges_of_a_pair_settle_conflicts_alike() -> None:
 
     there, back = PAIR
     assert not check_topologies([winning("a", there), winning("a", back)])
-    assert "in a_b.yaml it is a" in only([winning("a", there), winning("b", back)]).what
-    assert "its winner is none" in only([winning("a", there), back]).what
-    assert "settles none" in only([there, winning("a", back)]).what
+    assert (
+        "here b wins, and in a_b.yaml a wins"
+        in only([winning("a", there), winning("b", back)]).what
+    )
+    assert "no conflict is settled" in only([winning("a", there), back]).what
+    assert "no conflict is settled" in only([there, winning("a", back)]).what
+
+
+def test_both_edges_of_a_pair_have_the_same_rules_for_tables_by_the_names_there() -> None:
+    def ruled(each: EdgeFile, *rules: tuple[str, ConflictRule], routes: str = "") -> EdgeFile:
+        own = tuple(TableRule(TablePattern.parse(tables), rule) for tables, rule in rules)
+        scope = each.ends.tables
+        if routes:
+            scope = replace(scope, routes=parse_routes({"shop.*": routes}))
+        edge = replace(each.edge, winner="a", column="at", rules=own)
+        return replace(each, edge=edge, ends=replace(each.ends, tables=scope))
+
+    there, back = PAIR
+    by_version, by_b = ConflictRule("a", "version"), ConflictRule("b")
+    one, two, some = ("shop.x", by_version), ("shop.y", by_b), ("shop.l*", by_b)
+    assert not check_topologies([ruled(there, one, two, some), ruled(back, two, one, some)])
+    for others in ([one], [one, two, ("shop.l*", by_version)], [one, ("shop.z", by_b), some], []):
+        found = only([ruled(there, one, two, some), ruled(back, *others)])
+        assert "the nodes would keep different rows" in found.what
+    there, back = (replace(each, ends=replace(each.ends, tables=SHOP)) for each in PAIR)
+    routed = ruled(there, one, ("shop.*", by_b), routes="dr.*")
+    back_scope = TableScope((TablePattern("dr", "*"),), routes=parse_routes({"dr.*": "shop.*"}))
+    back = replace(back, ends=replace(back.ends, tables=back_scope))
+    assert not check_topologies([routed, ruled(back, ("dr.x", by_version), ("dr.*", by_b))])
+    assert check_topologies([routed, ruled(back, one, ("dr.*", by_b))])

@@ -72,8 +72,11 @@ class Edge:
             run_until_caught_up(run, SparkOptions(master, log_folder=self.path.parent / "logs"))
 
 
-def edge_between(src: Node, dst: Node, folder: Path, topology: str, *, winner: str = "") -> Edge:
+def edge_between(
+    src: Node, dst: Node, folder: Path, topology: str, *, winner: str = "", column: str = ""
+) -> Edge:
     """Write the file of an edge; conflicts are settled if it names a winner."""
+    policy = f"column, column: {column}" if column else "priority"
     path = folder / f"{src.name}_to_{dst.name}.yaml"
     name = f"{topology}_{src.name}_{dst.name}"
     text = FILE.format(
@@ -83,7 +86,7 @@ def edge_between(src: Node, dst: Node, folder: Path, topology: str, *, winner: s
         source=src.database,
         sink=dst.database,
         topology=topology,
-        conflicts=f", conflicts: {{policy: priority, winner: {winner}}}" if winner else "",
+        conflicts=f", conflicts: {{policy: {policy}, winner: {winner}}}" if winner else "",
     )
     path.write_text(text)
     environment = {f"{node.name}_DSN": node.server.dsn() for node in (src, dst)}
@@ -122,11 +125,22 @@ def pair_of(
     folder: Path,
     *,
     winner: str = "",
+    column: str = "",
 ) -> Pair:
     """Make two empty databases and the files of the two edges."""
     first = Node("one", one, fresh_database(one))
     second = Node("two", two, fresh_database(two))
     topology = f"t_{first.database}"
-    there = edge_between(first, second, folder, topology, winner=winner)
-    back = edge_between(second, first, folder, topology, winner=winner)
+    there = edge_between(first, second, folder, topology, winner=winner, column=column)
+    back = edge_between(second, first, folder, topology, winner=winner, column=column)
     return Pair(first, second, there, back)
+
+
+def conflicts_of(edge: Edge) -> list[tuple[object, ...]]:
+    """Return the rows that an edge has stored of its conflicts."""
+    with edge.opened() as run:
+        name = str(run.name)
+    return edge.dst.server.execute(
+        "SELECT row_key, kept, source_change, sink_change FROM airflow_cdc.conflict "
+        f"WHERE pipeline = '{name}' ORDER BY number"
+    )

@@ -14,20 +14,10 @@ from airflow_cdc_provider.cli.main import main
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.engine.sink.selection import TableBatch
 from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
-from tests.pipeline.pairs import Edge, Pair, pair_of
+from tests.pipeline.pairs import Pair, conflicts_of, pair_of
 from tests.servers.given import SqlServer
 
 ROWS = 50
-
-
-def conflicts_of(edge: Edge) -> list[tuple[object, ...]]:
-    """Return the rows that an edge has stored of its conflicts."""
-    with edge.opened() as run:
-        name = str(run.name)
-    return edge.dst.server.execute(
-        "SELECT row_key, kept, source_change, sink_change FROM airflow_cdc.conflict "
-        f"WHERE pipeline = '{name}' ORDER BY number"
-    )
 
 
 def at_first_write(
@@ -302,3 +292,64 @@ def test_a_unique_value_of_two_rows_ends_both_edges_until_one_gives_it_up(
     pair.catch_up()
     assert pair.is_equal
     assert pair.one.execute("SELECT * FROM codes WHERE id > 2") == [(3, 30), (4, 40)]
+
+
+TEXT_KEYS = [
+    ("utf8mb4_general_ci", "\U0001f600", "\U0001f60e"),
+    ("utf8mb4_unicode_ci", "c\u0153ur", "COEUR"),
+    ("utf8mb4_unicode_520_ci", "J\u00f8rgen", "Jorgen"),
+    ("utf8mb4_general_ci", "ma\u00df", "mas "),
+    ("latin1_swedish_ci", "M\u00fcller", "Myller"),
+    ("utf8mb4_bin", "a", "a "),
+]
+"""Collations, and two ways to write one key by each."""
+
+
+@pytest.mark.parametrize("winner", ["one", "two"])
+def test_keys_that_a_collation_takes_for_one_are_one_row_however_they_are_written(
+    mysql_server: SqlServer,
+    mariadb_server: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+    winner: str,
+) -> None:
+    pair = pair_of(mysql_server, mariadb_server, fresh_database, tmp_path, winner=winner)
+    for number, (collation, *_) in enumerate(TEXT_KEYS):
+        charset = collation.split("_")[0]
+        pair.one.execute(
+            f"CREATE TABLE t{number} (k VARCHAR(20) CHARACTER SET {charset} COLLATE {collation} "
+            "PRIMARY KEY, v VARCHAR(10))"
+        )
+        pair.one.execute(f"INSERT INTO t{number} VALUES ('was', 'first'), ('gone', 'first')")
+    pair.begin()
+    for number, (_, *texts) in enumerate(TEXT_KEYS):
+        one, other = (f"_utf8mb4 x'{text.encode().hex()}'" for text in texts)
+        pair.one.execute(f"INSERT INTO t{number} VALUES ({one}, 'one')")
+        pair.two.execute(f"INSERT INTO t{number} VALUES ({other}, 'two')")
+        pair.one.execute(f"UPDATE t{number} SET k = 'was ', v = 'one' WHERE k = 'was'")
+        pair.two.execute(f"DELETE FROM t{number} WHERE k IN ('was', 'gone')")
+        pair.one.execute(f"UPDATE t{number} SET k = 'gone ' WHERE k = 'gone'")
+    pair.catch_up()
+    assert pair.is_equal
+    for number in range(len(TEXT_KEYS)):
+        values = sorted(pair.one.execute(f"SELECT v FROM t{number}"))
+        assert values == ([("first",), ("one",), ("one",)] if winner == "one" else [("two",)])
+    assert len(conflicts_of(pair.there)) == 3 * len(TEXT_KEYS)
+
+
+def test_keys_that_a_collation_tells_apart_are_no_conflict(
+    mysql_server: SqlServer,
+    mysql_sink: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+) -> None:
+    pair = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path, winner="one")
+    pair.one.execute("CREATE TABLE t (k VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, v INT)")
+    pair.one.execute("INSERT INTO t VALUES ('a', 1)")
+    pair.begin()
+    pair.one.execute("UPDATE t SET v = 2 WHERE k = 'a'")
+    pair.two.execute("INSERT INTO t VALUES ('A', 3), ('\u00e1', 4)")
+    pair.catch_up()
+    assert pair.is_equal
+    assert pair.one.execute("SELECT v FROM t ORDER BY v") == [(2,), (3,), (4,)]
+    assert conflicts_of(pair.there) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_cdc_provider.core.conflict_rules import ConflictRule
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.schema_changes import ChangeKind, Policy, SchemaPolicy
@@ -68,6 +69,29 @@ def test_where_conflicts_are_settled_no_table_is_left_alone() -> None:
     assert stream_spec(parse_pipeline(EDGE).model, 1).isolates_tables
 
 
+def test_each_table_has_its_rule_and_a_name_goes_before_patterns() -> None:
+    tables = """\
+    column: updated_at
+    tables:
+      shop.l*: {policy: priority, winner: paris}
+      shop.lots: {policy: column, column: version}
+      "shop.*s": {policy: priority}
+"""
+    edge = parse_pipeline(EDGE + _COLUMN + _WINNER + tables).model.edge
+    assert edge is not None
+    rules = {name: edge.rule_of(TableId("shop", name)) for name in ("a", "lots", "logs", "as")}
+    assert rules == {
+        "a": ConflictRule("berlin", "updated_at"),
+        "lots": ConflictRule("berlin", "version"),
+        "logs": ConflictRule("paris"),
+        "as": ConflictRule("berlin"),
+    }
+    assert edge.settles == "the greater updated_at wins, 3 with other rules"
+    assert Topology.from_json(edge.to_json()) == edge
+    older = {key: value for key, value in edge.to_json().items() if key not in {"column", "rules"}}
+    assert Topology.from_json(older).rule_of(TableId("shop", "lots")) == ConflictRule("berlin")
+
+
 def test_a_table_that_is_changed_stops_as_nobody_changes_the_other_node_for_it() -> None:
     def policy(text: str) -> SchemaPolicy:
         return stream_spec(parse_pipeline(text).model, 1).schema_changes
@@ -89,6 +113,8 @@ _SINK = "  dsn_env: PARIS_DSN\n"
 _LONG = "n" * 65
 _CONFLICTS = "  conflicts:\n    policy: priority\n"
 _WINNER = "    winner: berlin\n"
+_COLUMN = "  conflicts:\n    policy: column\n"
+_RULE = "    tables:\n      shop.a: {policy: "
 _MARKS = "  marker: shop.marks\n"
 WRONG = [
     ("  name: shops\n", "", 7, "'name' is missing"),
@@ -118,6 +144,12 @@ WRONG = [
     (_DST, f"{_DST}  conflicts:\n    policy: stop\n", 12, "not in this release"),
     (_DST, f"{_DST}  conflicts: {{policy: priority}}\n", 11, "'winner' is missing"),
     (_DST, f"{_DST}{_CONFLICTS}    winner: rome\n", 13, "no node of this edge"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}    column: at\n", 14, "looks at no column"),
+    (_DST, f"{_DST}{_COLUMN}{_WINNER}", 12, "needs to know which"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}{_RULE}column}}\n", 15, "needs to know which"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}{_RULE}priority, winner: x}}\n", 15, "no node of this"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}{_RULE}priority, column: x}}\n", 15, "at no column"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}    tables: {{x: {{}}}}\n", 14, "'database.table'"),
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}  do_nodes: [berlin]\n", 14, "not brought"),
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}  ignore_nodes: [rome]\n", 14, "not brought"),
     (

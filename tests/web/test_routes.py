@@ -110,7 +110,7 @@ def test_an_edge_is_told_with_its_conflicts_and_the_edge_back_that_may_be_read(
     there, back = PipelineName("web_rome_oslo"), PipelineName("web_oslo_rome")
     pipeline_dags(tmp_path, [str(there)], more=edge.format("rome", "oslo"))
     row = page.row(str(there))
-    told = {"topology": "far", "src_node": "rome", "dst_node": "oslo", "winner": "rome"}
+    told = {"topology": "far", "src_node": "rome", "dst_node": "oslo", "settles": "rome wins"}
     assert (row["edge"], row["conflicts"]) == (told, None)
     one = f"/api/pipelines/{there}__sync/{there}"
     assert page.get(one).json()["opposite"] == []

@@ -169,8 +169,8 @@ def test_what_a_dag_of_an_older_release_says_of_its_pipeline_is_still_read() -> 
     refused = StoredError.of(RefusedError("y; where: z"))
     more = replace(shown, source="a", sink="b", mode="bounded", freshness_s=60, refused=refused)
     assert ShownPipeline.from_text(more.to_text()) == more
-    edge = replace(more, topology="shops", src_node="a", dst_node="b", winner="a")
-    assert edge.edge == {"topology": "shops", "src_node": "a", "dst_node": "b", "winner": "a"}
+    edge = replace(more, topology="shops", src_node="a", dst_node="b", settles="a wins")
+    assert edge.edge == {"topology": "shops", "src_node": "a", "dst_node": "b", "settles": "a wins"}
     assert ShownPipeline.from_text(edge.to_text()) == edge
 
 

@@ -48,7 +48,8 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
             values=options.values,
             budget=_budget(options),
         )
-    screen.result(verify_form(run.name, report), verify_lines(report))
+    is_edge = run.model.edge is not None
+    screen.result(verify_form(run.name, report), verify_lines(report, is_edge=is_edge))
     return report.equal
 
 

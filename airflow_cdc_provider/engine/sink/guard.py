@@ -14,13 +14,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, TableChanges
@@ -35,12 +34,15 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity, Weights
 from airflow_cdc_provider.engine.sink.selection import TableBatch, TableWork
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.columns.source_port import LogEnd, TailReader
+    from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.jobspec import SourceOptions
     from airflow_cdc_provider.core.records import TablePlan
+    from airflow_cdc_provider.core.table_schema import TableSchema
     from airflow_cdc_provider.core.topology import Topology
     from airflow_cdc_provider.engine.sink.own_log import OwnLog
 
@@ -49,16 +51,15 @@ log = logging.getLogger(__name__)
 MOST_BYTES = 1 << 30
 """Of the sink's own changes that are kept at most, in memory."""
 _BATCH_S, _IDLE_S = 1.0, 30.0
-_MARKS = r"\p{M}"
 
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Keys of one table's changes that the sink's node has changed, too."""
+    """Rows of one table's changes that the sink's node has changed, too."""
 
     work: TableWork
-    keys: pa.RecordBatch
-    """Key columns of the plan's target, each key once."""
+    rows: KeyedRows
+    """With their keys as the source writes them."""
     theirs: tuple[TheirChanges, ...]
     """All changes of the table at the sink's node that the source did not know."""
 
@@ -113,14 +114,17 @@ class Guard:
         self._options = options
         self._end: LogEnd | None = None
         self._reader: TailReader | None = None
+        self._schemas: Mapping[TableId, TableSchema] = {}
+        self._identities: dict[TableId, RowIdentity] = {}
         self._kept: deque[TheirChanges] = deque()
         self._bytes = 0
         self._read_s = 0.0
 
     @property
-    def source_wins(self) -> bool:
-        """Tell whether the source's change stays where both changed a row."""
-        return self.edge.winner == self.edge.src_node
+    def oldest_us(self) -> int:
+        """Return when the oldest change that is kept was made, in microseconds; 0 if none is."""
+        points = (point for each in self._kept for point in each.points)
+        return min((point.committed_us for point in points), default=0)
 
     @property
     def may_have_changes(self) -> bool:
@@ -162,22 +166,31 @@ class Guard:
         self._kept.clear()
         self._bytes = 0
 
-    def clashes(self, work: TableBatch, known: LogPosition) -> tuple[Clash, ...]:
-        """Return the keys of a batch's work that the sink's node has changed behind `known`."""
-        found = (self._clash(table, known) for table in work.tables)
+    def clashes(
+        self, work: TableBatch, known: LogPosition, weights: Callable[[], Weights]
+    ) -> tuple[Clash, ...]:
+        """Return the rows of a batch's work that the sink's node has changed behind `known`.
+
+        `weights` gives what asks the sink's server which texts are equal.
+        """
+        found = (self._clash(table, known, weights) for table in work.tables)
         return tuple(clash for clash in found if clash is not None)
 
-    def _clash(self, work: TableWork, known: LogPosition) -> Clash | None:
-        """Return the keys of one table's work that the sink's node has changed, None if none."""
+    def _clash(
+        self, work: TableWork, known: LogPosition, weights: Callable[[], Weights]
+    ) -> Clash | None:
+        """Return the rows of one table's work that the sink's node has changed, None if none."""
         name = work.plan.sink_table
         fresh = (each.behind(known) for each in self._kept if each.changes.table == name)
         theirs = tuple(each for each in fresh if each is not None)
         if not theirs or not len(work.merged):
             return None
-        keys = _met(
-            work, [keys for each in theirs for keys in each.keys(work.plan.target.primary_key)]
-        )
-        return Clash(work, keys, theirs) if keys.num_rows else None
+        identity = self._identities.get(name)
+        if identity is None or identity.is_large:
+            identity = self._identities[name] = RowIdentity(self._schemas[name], weights())
+        names = work.plan.target.primary_key
+        rows = _met(work, [keys for each in theirs for keys in each.keys(names)], identity)
+        return Clash(work, rows, theirs) if len(rows) else None
 
     def _read(self, known: LogPosition) -> None:
         """Read the sink's log from where it was read before, or from `known`, to its end."""
@@ -201,6 +214,8 @@ class Guard:
         """Open the sink's own log behind a position."""
         with self._own_log.catalogue(purpose="guard of an edge") as catalogue:
             schemas = catalogue.schemas(self._tables)
+        self._schemas = schemas
+        self._identities.clear()
         reading = LogReading(
             schemas, 0, options=self._options, origins=self.edge.opposite().origins()
         )
@@ -228,8 +243,8 @@ class Guard:
 
 
 def without(work: TableBatch, clashes: Sequence[Clash]) -> TableBatch:
-    """Return a batch's work without the keys that clash."""
-    left_out = {clash.work.plan.sink_table: clash.keys for clash in clashes}
+    """Return a batch's work without the rows that clash."""
+    left_out = {clash.work.plan.sink_table: clash for clash in clashes}
     tables = tuple(
         _without(table, left_out[table.plan.sink_table])
         if table.plan.sink_table in left_out
@@ -239,53 +254,27 @@ def without(work: TableBatch, clashes: Sequence[Clash]) -> TableBatch:
     return replace(work, tables=tuple(table for table in tables if len(table.merged)))
 
 
-def _without(work: TableWork, keys: pa.RecordBatch) -> TableWork:
-    """Return one table's work without some keys."""
+def _without(work: TableWork, clash: Clash) -> TableWork:
+    """Return one table's work without the rows of a clash."""
     names, merged = list(work.plan.target.primary_key), work.merged
-    deletes, upserts = merged.deletes.select(names), merged.upserts.select(names)
-    groups = key_codes([each.columns for each in (deletes, upserts, keys)]).groups
+    sides = (merged.deletes.select(names), merged.upserts.select(names), clash.rows.keys)
+    groups = key_codes([clash.rows.identity.of(each) for each in sides]).groups
     kept = [mask_of(~np.isin(group, groups[2])) for group in groups[:2]]
     return TableWork(
         work.plan, MergedChanges(merged.deletes.filter(kept[0]), merged.upserts.filter(kept[1]))
     )
 
 
-def _met(work: TableWork, theirs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the keys of one table's work that are among keys of the sink's node.
+def _met(work: TableWork, theirs: Sequence[pa.RecordBatch], identity: RowIdentity) -> KeyedRows:
+    """Return the rows of one table's work that are among those of the sink's node.
 
-    Texts that may be one key to the server, and are not written alike, are an error.
+    A key that the work both deletes and writes, in two spellings, is there as it is written.
     """
     names = list(work.plan.target.primary_key)
-    ours = pa.concat_batches([work.merged.deletes.select(names), work.merged.upserts.select(names)])
-    columns = [
-        pa.concat_arrays([each.column(name).cast(ours.schema.field(name).type) for each in theirs])
-        for name in names
-    ]
-    groups = key_codes([ours.columns, columns]).groups
-    same = np.isin(groups[0], groups[1])
-    if any(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in ours.schema.types
-    ):
-        folded = key_codes([list(_folded(ours.columns)), list(_folded(columns))]).groups
-        doubted = np.isin(folded[0], folded[1]) & ~same
-        if doubted.any():
-            row = ours.slice(int(np.flatnonzero(doubted)[0]), 1).to_pylist()[0]
-            raise IntegrityError(
-                f"the key {row} of {work.plan.sink_table} was changed at both nodes, spelled in "
-                "two ways",
-                where=f"table {work.plan.sink_table}",
-                risk="whether the server takes them for one key is not known; nothing was written",
-                remedy="make both nodes' rows alike, and copy the node anew",
-            ).about(work.plan.schema.table)
-    return ours.filter(mask_of(same))
-
-
-def _folded(columns: Sequence[pa.Array]) -> Iterator[pa.Array]:
-    """Yield key columns, texts without case, accents and end spaces, as a collation may be."""
-    for column in columns:
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-            yield column
-            continue
-        plain = pc.utf8_lower(pc.utf8_normalize(column, form="NFKD"))
-        plain = pc.replace_substring_regex(plain, _MARKS, "")
-        yield pc.utf8_rtrim_whitespace(pc.replace_substring(plain, "ß", "ss"))
+    merged = work.merged
+    ours = pa.concat_batches([merged.upserts.select(names), merged.deletes.select(names)])
+    found = pa.concat_batches([each.cast(ours.schema) for each in theirs])
+    groups = key_codes([identity.of(ours), identity.of(found)]).groups
+    once = np.zeros(len(groups[0]), np.bool_)
+    once[np.unique(groups[0], return_index=True)[1]] = True
+    return KeyedRows(ours, identity).only(once & np.isin(groups[0], groups[1]))

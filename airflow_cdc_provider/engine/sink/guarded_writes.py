@@ -1,8 +1,8 @@
 """Writing a batch where the sink's node may have changed the same rows: conflicts are settled.
 
-Whose change stays is the same at both nodes: the winner's. Where that is the source's, it is
-written over the sink's; else it is left out, for the other edge writes the sink's over it there.
-Both edges see the same conflicts, each in the other node's log.
+Whose change stays is the same at both nodes, by the rule of the table. Where that is the source's,
+it is written over the sink's; else it is left out, for the other edge writes the sink's over it
+there. Both edges see the same conflicts, each in the other node's log.
 
 Rows are written before the guard is asked for the last time, so that nobody can change them
 between its answer and the commit.
@@ -10,25 +10,31 @@ between its answer and the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of
+import numpy as np
+
 from airflow_cdc_provider.columns.changes import Op, TableChanges
-from airflow_cdc_provider.columns.row_keys import key_codes
+from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.core.conflicts import Conflict, RowChange, Values
-from airflow_cdc_provider.core.errors import IntegrityError, SinkBusyError
+from airflow_cdc_provider.core.errors import IntegrityError, SinkBusyError, only_of
 from airflow_cdc_provider.engine.sink.guard import Clash, Guard, without
+from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, Weights
 from airflow_cdc_provider.engine.sink.selection import Selection, TableBatch
+from airflow_cdc_provider.engine.sink.settling import Part, RowName, compare, row_name
 from airflow_cdc_provider.engine.sink.slot_store import SlotRow
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
 
-    from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+    from airflow_cdc_provider.core.positions import LogPosition
+    from airflow_cdc_provider.core.records import TablePlan
 
 _MOST_LOOKS = 20
+_MARGIN_US = 3_600_000_000
+"""By how much the sink's clock may have been set back since a change was made."""
 _MOST_TEXT = 10_000
 """Of a value in a conflict's row, in characters: the rows themselves have all of it."""
 
@@ -48,6 +54,46 @@ class Store(Protocol):
     def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
         """Store conflicts with the rows that were kept."""
 
+    def text_weights(self) -> Weights:
+        """Return what asks the server which texts are equal, over the same session."""
+
+    def beaten(self, node: str, since_us: int) -> Mapping[RowName, str]:
+        """Return the last change at the sink that `node` has beaten since a time, of each row.
+
+        By the time at which it was noted, in microseconds since the epoch; the value is the place
+        of its transaction in the sink's log.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """Rows that both nodes changed, and whose change of each stays."""
+
+    clash: Clash
+    source_stays: BoolArray
+    """One for each row of the clash."""
+
+    @property
+    def lost(self) -> Clash:
+        """Return the rows of which the source's change is left out."""
+        return replace(self.clash, rows=self.clash.rows.only(~self.source_stays))
+
+
+class _Ours:
+    """What a batch changes of the rows of a clash; worked out once, if it is asked for."""
+
+    def __init__(self, selection: Selection, row: SlotRow) -> None:
+        self._selection = selection
+        self._row = row
+        self._kept: list[tuple[TablePlan, TableChanges]] | None = None
+
+    def of(self, clash: Clash) -> list[Part]:
+        """Return the batch's changes of the clash's table."""
+        if self._kept is None:
+            self._kept = self._selection.kept(self._row.position, self._row.stream)
+        points = self._selection.batch.transactions
+        return [(changes, points) for plan, changes in self._kept if plan is clash.work.plan]
+
 
 class GuardedWrites:
     """Writes batches of changes through a guard."""
@@ -55,32 +101,36 @@ class GuardedWrites:
     def __init__(self, guard: Guard, store: Store) -> None:
         self._guard = guard
         self._store = store
+        self._beaten: dict[RowName, str] | None = None
+        """Where the last change at the sink is that the source has beaten, if it was asked for."""
 
     def is_free(self, selection: Selection, row: SlotRow) -> bool:
         """Tell whether all of a batch that was just written may be committed as it is."""
         known = self._known(selection, row)
         if not self._guard.catch_up(known):
             return True
-        return not self._guard.clashes(selection.work(row.position, row.stream), known)
+        return not self._clashes(selection.work(row.position, row.stream), known)
 
     def write(self, selection: Selection, row: SlotRow, work: TableBatch) -> None:
         """Write a batch's work and store its conflicts."""
         guard, known = self._guard, self._known(selection, row)
         others_write = guard.may_have_changes and guard.catch_up(known)
-        clashes: tuple[Clash, ...] = ()
+        ours = _Ours(selection, row)
+        left_out: list[Clash] = []
         if others_write:
-            clashes = guard.clashes(work, known)
+            left_out = [each.lost for each in self._settled(self._clashes(work, known), ours)]
             self._store.set_savepoint()
         for _ in range(_MOST_LOOKS):
-            self._store.write(work if guard.source_wins else without(work, clashes))
+            self._store.write(without(work, left_out))
             guard.catch_up(known)
-            found = guard.clashes(work, known)
-            if guard.source_wins or _count(found) == _count(clashes):
-                self._store.note_conflicts([*self._conflicts(found, selection, row)])
+            settled = self._settled(self._clashes(work, known), ours)
+            lost = [each.lost for each in settled]
+            if _count(lost) == _count(left_out):  # what has lost once has lost for good
+                self._note(settled, ours)
                 return
             if not others_write:  # they began just now: there is no savepoint
                 break
-            clashes = found
+            left_out = lost
             self._store.undo_to_savepoint()
         raise SinkBusyError(
             "others change the same rows all the time",
@@ -103,73 +153,83 @@ class GuardedWrites:
             )
         return known
 
-    # --- what is told of conflicts ------------------------------------------------------------
+    def _clashes(self, work: TableBatch, known: LogPosition) -> tuple[Clash, ...]:
+        """Return the rows of a batch's work that the sink's node has changed, too."""
+        return self._guard.clashes(work, known, self._store.text_weights)
 
-    def _conflicts(
-        self, clashes: Sequence[Clash], selection: Selection, row: SlotRow
-    ) -> Iterator[Conflict]:
-        """Yield the conflicts, each with the last change of both nodes."""
-        if not clashes:
-            return
-        kept = selection.kept(row.position, row.stream)
-        points = selection.batch.transactions
-        for clash in clashes:
-            plan = clash.work.plan
-            ours = [(changes, points) for its, changes in kept if its is plan]
-            theirs = [(each.changes, each.points) for each in clash.theirs]
-            by_source = _last(ours, clash.keys)
-            by_sink = _last(theirs, clash.keys)
-            for place, key in enumerate(clash.keys.to_pylist()):
-                yield Conflict(
-                    plan.schema.table,
-                    _plain(key),
-                    self._guard.edge.winner,
-                    by_source[place],
-                    by_sink[place],
-                )
+    # --- whose change stays -------------------------------------------------------------------
+
+    def _settled(self, clashes: Sequence[Clash], ours: _Ours) -> list[_Settled]:
+        """Return clashes with whose change of each row stays."""
+        return [_Settled(clash, self._source_stays(clash, ours)) for clash in clashes]
+
+    def _source_stays(self, clash: Clash, ours: _Ours) -> BoolArray:
+        """Tell of which rows of a clash the source's change stays."""
+        edge, table = self._guard.edge, clash.work.plan.schema.table
+        rule = edge.rule_of(table)
+        source_wins = np.full(len(clash.rows), rule.winner == edge.src_node)
+        if not rule.column:
+            return source_wins
+        places = self._beaten_places()
+        named = ((at, places.get(row_name(table, key))) for at, key in enumerate(_keys(clash)))
+        beaten = {at: place for at, place in named if place is not None}
+        changes = [each for each, _ in ours.of(clash)]
+        theirs = [(each.changes, each.points) for each in clash.theirs]
+        with only_of(table):
+            greater = compare(rule.column, clash.rows, changes, theirs, beaten)
+        source_wins[greater != 0] = greater[greater != 0] > 0
+        return source_wins
+
+    def _beaten_places(self) -> dict[RowName, str]:
+        """Return the last change at the sink that the source has beaten, of each row."""
+        if self._beaten is None:
+            since_us = self._guard.oldest_us - _MARGIN_US
+            self._beaten = dict(self._store.beaten(self._guard.edge.src_node, since_us))
+        return self._beaten
+
+    def _note(self, settled: Sequence[_Settled], ours: _Ours) -> None:
+        """Store the conflicts of a batch whose rows are written."""
+        edge, noted = self._guard.edge, []
+        for each in settled:
+            table = each.clash.work.plan.schema.table
+            theirs = [(part.changes, part.points) for part in each.clash.theirs]
+            by_source = _last(ours.of(each.clash), each.clash.rows)
+            by_sink = _last(theirs, each.clash.rows)
+            for at, key in enumerate(_keys(each.clash)):
+                kept = edge.src_node if each.source_stays[at] else edge.dst_node
+                noted.append(Conflict(table, key, kept, by_source[at], by_sink[at]))
+                if self._beaten is not None and each.source_stays[at]:
+                    self._beaten[row_name(table, key)] = by_sink[at].at
+        self._store.note_conflicts(noted)
+
+
+def _keys(clash: Clash) -> list[Values]:
+    """Return the keys of a clash's rows as JSON holds them."""
+    return [_plain(key) for key in clash.rows.keys.to_pylist()]
 
 
 def _count(clashes: Sequence[Clash]) -> int:
-    """Return how many keys clash."""
-    return sum(clash.keys.num_rows for clash in clashes)
+    """Return how many rows clash."""
+    return sum(len(clash.rows) for clash in clashes)
 
 
-def _last(
-    parts: Sequence[tuple[TableChanges, Sequence[TransactionPoint]]], keys: pa.RecordBatch
-) -> Mapping[int, RowChange]:
-    """Return the last change of each of some keys, by the key's row number."""
+def _last(parts: Sequence[Part], rows: KeyedRows) -> Mapping[int, RowChange]:
+    """Return the last change of each of some rows, by their row numbers."""
     found: dict[int, RowChange] = {}
     for changes, points in parts:
-        for place, row in _last_rows(changes, keys).items():
-            op = changes.op[row].as_py()
+        last = np.full(len(rows), -1, np.int64)
+        for places in rows.places(changes):
+            changed = np.flatnonzero(places >= 0)
+            np.maximum.at(last, places[changed], changed)
+        for place in np.flatnonzero(last >= 0).tolist():
+            change = int(last[place])
+            op = changes.op[change].as_py()
             found[place] = RowChange(
-                None if op == Op.INSERT else _plain(_row(changes.before, row)),
-                None if op == Op.DELETE else _plain(_row(changes.after, row)),
-                points[changes.transaction[row].as_py()].where,
+                None if op == Op.INSERT else _plain(_row(changes.before, change)),
+                None if op == Op.DELETE else _plain(_row(changes.after, change)),
+                points[changes.transaction[change].as_py()].where,
             )
     return found
-
-
-def _last_rows(changes: TableChanges, keys: pa.RecordBatch) -> dict[int, int]:
-    """Return which change of a part is the last one of each key that it has."""
-    names = keys.schema.names
-    sides = [each.select(names).cast(keys.schema) for each in (changes.before, changes.after)]
-    op = as_numpy(changes.op)
-    wanted = [(op != Op.INSERT).nonzero()[0], (op != Op.DELETE).nonzero()[0]]
-    chosen = [each.take(numbers_of(rows)) for each, rows in zip(sides, wanted, strict=True)]
-    of_keys, *groups = key_codes([each.columns for each in (keys, *chosen)]).groups
-    last: dict[int, int] = {}
-    for codes, rows in zip(groups, wanted, strict=True):
-        _note_last(last, codes, rows)
-    return {place: last[code] for place, code in enumerate(of_keys.tolist()) if code in last}
-
-
-def _note_last(
-    last: dict[int, int], codes: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]
-) -> None:
-    """Note the last row of each code."""
-    for code, row in zip(codes.tolist(), rows.tolist(), strict=True):
-        last[code] = max(row, last.get(code, row))
 
 
 def _row(rows: pa.RecordBatch, row: int) -> Values:

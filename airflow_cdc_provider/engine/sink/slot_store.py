@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.selection import FewWork, Selection, TableBatch
 from airflow_cdc_provider.engine.sink.session import Session
 
@@ -104,6 +105,15 @@ class SlotStore(Protocol):
 
     def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
         """Store conflicts in the open transaction."""
+
+    def text_weights(self) -> Weights:
+        """Return what asks the server which texts are equal, over the same session."""
+
+    def beaten(self, node: str, since_us: int) -> Mapping[tuple[str, str], str]:
+        """Return where the last change of each row is that `node` has beaten since a time.
+
+        Rows are named by table and key (`settling.row_name`).
+        """
 
     def commit_at_once(
         self,

@@ -20,6 +20,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 
+from airflow_cdc_provider.core.edge_remedies import for_edge
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -325,8 +326,9 @@ class TableIsolation:
             self._job.store.tell(self._name, text, level=level)
 
     def _scrubbed(self, error: CdcError) -> CdcError:
-        """Return the error without the job's passwords."""
-        return error.rewritten(self._job.servers.secrets.scrub)
+        """Return the error without the job's passwords, with what can be done on an edge."""
+        told = for_edge(error, self._job.spec.edge)
+        return told.rewritten(self._job.servers.secrets.scrub)
 
 
 def _of(ledger: Ledger, table: TableId) -> StoppedTable | None:

@@ -50,8 +50,8 @@ class ShownPipeline:
     """Of which the pipeline is an edge, from `src_node` to `dst_node`."""
     src_node: str = ""
     dst_node: str = ""
-    winner: str = ""
-    """The node whose change stays in a conflict; empty: conflicts are not looked for."""
+    settles: str = ""
+    """How conflicts are settled, as text; empty: they are not looked for."""
     freshness_s: int = 0
     """How old the copy may be; 0 where the file does not say."""
     refused: StoredError = NO_ERROR
@@ -68,7 +68,7 @@ class ShownPipeline:
         else:
             place = StatePlace(model.state.conn_id or "", model.state.dsn_env or "")
         edge = model.edge
-        places = () if edge is None else (edge.name, edge.src_node, edge.dst_node, edge.winner)
+        places = () if edge is None else (edge.name, edge.src_node, edge.dst_node, edge.settles)
         return cls(
             model.pipeline,
             place.conn_id,
@@ -113,6 +113,6 @@ class ShownPipeline:
             return None
 
 
-_EDGE = ("topology", "src_node", "dst_node", "winner")
+_EDGE = ("topology", "src_node", "dst_node", "settles")
 _TEXTS = ("conn_id", "dsn_env", "file", "source", "sink", "mode", *_EDGE)
 _OTHERS = (*_TEXTS, "freshness_s")

@@ -14,7 +14,10 @@ from airflow_cdc_provider.core.table_patterns import Route, sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.file.sections import VARIANTS
-from airflow_cdc_provider.pipeline.file.topology_section import TopologySection
+from airflow_cdc_provider.pipeline.file.topology_section import (
+    TableConflictsSection,
+    TopologySection,
+)
 
 Found = tuple[Path, str, str]
 """Where, what, fix."""
@@ -152,12 +155,10 @@ def _conflicts(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
     conflicts = section.conflicts
     if conflicts is None:
         return
-    if conflicts.winner not in {section.src_node, section.dst_node}:
-        yield (
-            ("topology", "conflicts", "winner"),
-            f"{conflicts.winner} is no node of this edge",
-            f"write {section.src_node} or {section.dst_node}, the same in both edges' files",
-        )
+    path: Path = ("topology", "conflicts")
+    yield from _conflict_rule(section, conflicts, path)
+    for tables, rule in conflicts.tables.items():
+        yield from _conflict_rule(section, rule, (*path, "tables", tables))
     for key in ("do_nodes", "ignore_nodes"):
         if getattr(section, key):
             yield (
@@ -170,6 +171,30 @@ def _conflicts(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
             ("stream", "table_errors"),
             "a table that one edge leaves alone would hide from the other what its node knew",
             "write stop, or leave it out: where conflicts are settled that is stop",
+        )
+
+
+def _conflict_rule(
+    section: TopologySection, rule: TableConflictsSection, path: Path
+) -> Iterator[Found]:
+    """Yield what does not go together in one rule for conflicts."""
+    if rule.winner is not None and rule.winner not in {section.src_node, section.dst_node}:
+        yield (
+            (*path, "winner"),
+            f"{rule.winner} is no node of this edge",
+            f"write {section.src_node} or {section.dst_node}, the same in both edges' files",
+        )
+    if rule.policy == "column" and not rule.column:
+        yield (
+            (*path, "policy"),
+            "the policy column needs to know which",
+            "write column: <name>, of one that grows with each change, such as updated_at",
+        )
+    if rule.policy != "column" and rule.column:
+        yield (
+            (*path, "column"),
+            f"the policy {rule.policy} looks at no column",
+            "write policy: column, or remove it",
         )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from airflow_cdc_provider.core.conflict_rules import ConflictRule, TableRule
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.topology import Topology, default_marker, is_topology_name
@@ -35,31 +36,77 @@ def _marker(value: Any) -> Any:
 
 def _policy(value: Any) -> Any:
     """Refuse rules for conflicts that are of a later release."""
-    if value in {"column", "stop"}:
+    if value == "stop":
         raise WrongValueError(
             f"the policy {value} is not in this release",
-            "write policy: priority, with the node that wins as winner",
+            "write policy: priority, with the node that wins as winner, or policy: column",
         )
+    return value
+
+
+def _pattern(value: Any) -> Any:
+    """Check the name of a table or a pattern."""
+    if isinstance(value, str):
+        TablePattern.parse(value)
     return value
 
 
 TopologyName = Annotated[str, BeforeValidator(_topology_name)]
 MarkerTable = Annotated[str, BeforeValidator(_marker)]
-Policy = Annotated[Literal["priority"], BeforeValidator(_policy)]
+Policy = Annotated[Literal["priority", "column"], BeforeValidator(_policy)]
+TableName = Annotated[str, BeforeValidator(_pattern)]
 
 
-class ConflictsSection(Section):
-    """What becomes of a row that both nodes of an edge change at the same time."""
+class TableConflictsSection(Section):
+    """What becomes of a row of some tables that both nodes change at the same time."""
 
     policy: Policy = Field(
-        description="`priority`: the change of one node stays, and is written over the other's.",
+        description="`priority`: the winner's change stays, and is written over the other's. "
+        "`column`: the change with the greater value in a column stays, and the winner's where "
+        "both have the same.",
         examples=["priority"],
     )
+    column: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `column` alone: a column of whole numbers, decimals, dates or times that "
+        "grows with each change of a row, such as the time of the last change or a version.",
+        examples=["updated_at"],
+    )
+    winner: TopologyName | None = Field(
+        default=None,
+        description="The node that wins: `src_node` or `dst_node`. Without it the one that "
+        "`conflicts` names.",
+        examples=["paris"],
+    )
+
+
+class ConflictsSection(TableConflictsSection):
+    """What becomes of a row that both nodes of an edge change at the same time."""
+
     winner: TopologyName = Field(
-        description="The node whose change stays: `src_node` or `dst_node`, the same in the files "
-        "of both edges between them.",
+        description="The node that wins: `src_node` or `dst_node`, the same in the files of both "
+        "edges between them.",
         examples=["berlin"],
     )
+    tables: dict[TableName, TableConflictsSection] = Field(
+        default_factory=dict,
+        description="Tables with rules of their own, by name or pattern as in `source.tables`. A "
+        "table's name goes before patterns, and these go in the order of the file.",
+        examples=[{"shop.stock": {"policy": "column", "column": "version"}}],
+    )
+
+    @property
+    def rules(self) -> tuple[TableRule, ...]:
+        """Return the rules of single tables, then those of patterns in the file's order."""
+        rules = [
+            TableRule(
+                TablePattern.parse(tables),
+                ConflictRule(own.winner or self.winner, own.column or ""),
+            )
+            for tables, own in self.tables.items()
+        ]
+        return tuple(sorted(rules, key=lambda each: not each.tables.is_exact))
 
 
 class TopologySection(Section):
@@ -113,6 +160,7 @@ class TopologySection(Section):
     @property
     def edge(self) -> Topology:
         """Return the edge that the section describes."""
+        conflicts = self.conflicts
         return Topology(
             self.name,
             self.src_node,
@@ -121,5 +169,7 @@ class TopologySection(Section):
             do_nodes=self.do_nodes,
             ignore_nodes=self.ignore_nodes,
             is_mesh=self.shape == "mesh",
-            winner="" if self.conflicts is None else self.conflicts.winner,
+            winner="" if conflicts is None else conflicts.winner,
+            column="" if conflicts is None else conflicts.column or "",
+            rules=() if conflicts is None else conflicts.rules,
         )

@@ -32,6 +32,7 @@ from airflow_cdc_provider.pipeline.file.folder import files_beside
 from airflow_cdc_provider.pipeline.receivers import find_receivers
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
+from airflow_cdc_provider.pipeline.steps.conflict_findings import conflict_findings
 from airflow_cdc_provider.pipeline.steps.ended_stream import ended_with, require_not_ended, way_on
 from airflow_cdc_provider.pipeline.steps.file_diff import (
     Copied,
@@ -153,7 +154,7 @@ def _checked(run: Run) -> CheckReport:
         beside = files_beside(run.loaded)
         found += [*shared_ids(run, beside), *topology_findings(run, beside)]
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
-        found += _backfills(run, captured.plans)
+        found += [*conflict_findings(run, captured.plans, beside), *_backfills(run, captured.plans)]
         of_later = list(_targets(run, targets, later.plans, frozenset()))
         is_planned = not is_new(run.store, run.name) or bool(targets.plan_id())
     found += _preflight(

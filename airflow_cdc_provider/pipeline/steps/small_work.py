@@ -24,6 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.columns.source_port import KnowsReach
 from airflow_cdc_provider.core.errors import CdcError, SnapshotRequiredError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.keys import bounding_whole
@@ -165,10 +166,12 @@ def _log_left(run: Run) -> str:
     if stream is None:
         return ""
     with closing(source_of(run).log_end(purpose="end of the log")) as log_end:
-        size = log_end.bytes_behind(stream.start)
-    if size is None and _is_refused(run, stream):
+        size, at_most = log_end.bytes_behind(stream.start), ""
+        if size is None and isinstance(log_end, KnowsReach):  # the position names no file
+            size, at_most = log_end.reach(stream.start).kept_bytes, "at most "
+    if (size is None or at_most) and _is_refused(run, stream):
         return "no log that goes on from the stream's position"  # no Spark has to start for that
-    return f"{size:,} bytes of log" if size is not None and size <= SMALL_LOG_BYTES else ""
+    return f"{at_most}{size:,} bytes of log" if size is not None and size <= SMALL_LOG_BYTES else ""
 
 
 def _rows_left(run: Run) -> str:

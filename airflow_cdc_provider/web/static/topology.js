@@ -70,8 +70,8 @@ const unreturned = () =>
 
 /** How many conflicts an edge has settled; nothing where nobody looks for them. */
 function conflictsOf(row) {
-  if (!row.edge.winner) return h("span", { title: "Conflicts are not looked for." }, NOTHING);
-  return h("span", { title: `${row.edge.winner} wins; the command conflicts lists them.` }, settled(row));
+  if (!row.edge.settles) return h("span", { title: "Conflicts are not looked for." }, NOTHING);
+  return h("span", { title: `${row.edge.settles}; the command conflicts lists them.` }, settled(row));
 }
 
 /** The number of conflicts; nobody knows it before the edge told. */
@@ -175,7 +175,7 @@ function lines(near, far, edges) {
 }
 
 function label(row) {
-  const told = row.edge.winner && row.conflicts ? `, ${plural(row.conflicts, "conflict")}` : "";
+  const told = row.edge.settles && row.conflicts ? `, ${plural(row.conflicts, "conflict")}` : "";
   return `${row.lag === NOTHING ? row.state : row.lag}${told}`;
 }
 

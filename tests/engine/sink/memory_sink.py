@@ -50,6 +50,7 @@ from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff, StreamJoinSink
 from airflow_cdc_provider.engine.sink.port import JoinedSplit, Owner, SinkAbilities
+from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection, TableBatch
 from airflow_cdc_provider.engine.sink.session import Result
 from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow
@@ -436,6 +437,12 @@ class MemorySlotStore:
         raise NotImplementedError("it has no guard")
 
     def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
+        raise NotImplementedError("it has no guard")
+
+    def text_weights(self) -> Weights:
+        raise NotImplementedError("it has no guard")
+
+    def beaten(self, node: str, since_us: int) -> Mapping[tuple[str, str], str]:
         raise NotImplementedError("it has no guard")
 
     def commit_at_once(

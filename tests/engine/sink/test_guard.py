@@ -1,17 +1,40 @@
-"""Which keys of a batch's work the sink's node has changed, too."""
+"""Which rows of a batch's work the sink's node has changed, too."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
-import pytest
 
 from airflow_cdc_provider.columns.merge import MergedChanges
-from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.engine.sink.guard import Clash, _met, without
+from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity
 from airflow_cdc_provider.engine.sink.selection import TableBatch, TableWork
+
+TEXT = ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT)
+NUMBER = ColumnType("int", TypeKind.INTEGER, KeyKind.INTEGER)
+
+
+class AnyCase:
+    """Takes texts for equal whatever their case, and notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def of(self, kind: ColumnType, texts: Sequence[str]) -> list[bytes]:
+        self.asked += texts
+        return [text.lower().encode() for text in texts]
+
+
+def identity(kind: pa.DataType) -> RowIdentity:
+    """Return the identity of rows whose key is one column; texts are equal in any case."""
+    column = Column("k", TEXT if pa.types.is_string(kind) else NUMBER, nullable=False)
+    return RowIdentity(TableSchema(TableId("d", "t"), (column,), ("k",)), AnyCase())
 
 
 def work_of(deletes: list[Any], upserts: list[Any], kind: pa.DataType) -> TableWork:
@@ -35,8 +58,8 @@ def keys(values: list[Any], kind: pa.DataType) -> pa.RecordBatch:
 
 
 def met(deletes: list[Any], upserts: list[Any], theirs: list[Any], kind: pa.DataType) -> list[Any]:
-    found = _met(work_of(deletes, upserts, kind), [keys(theirs, kind)])
-    return [row["k"] for row in found.to_pylist()]
+    found = _met(work_of(deletes, upserts, kind), [keys(theirs, kind)], identity(kind))
+    return sorted(row["k"] for row in found.keys.to_pylist())
 
 
 def test_deleted_and_written_keys_meet_those_of_the_sinks_node() -> None:
@@ -44,30 +67,37 @@ def test_deleted_and_written_keys_meet_those_of_the_sinks_node() -> None:
     assert met([1, 2], [], [9], pa.int32()) == []
 
 
-def test_texts_meet_if_they_are_written_alike() -> None:
-    assert met(["a"], ["b"], ["b", "c"], pa.string()) == ["b"]
+def test_texts_meet_if_the_server_takes_them_for_equal() -> None:
+    assert met(["a"], ["b", "D"], ["B", "c", "d"], pa.string()) == ["D", "b"]
 
 
-@pytest.mark.parametrize("other", ["A", "a ", "á", "\uff21"])
-def test_texts_that_a_collation_may_take_for_one_key_are_an_error(other: str) -> None:
-    with pytest.raises(IntegrityError, match="spelled in two ways"):
-        met([], ["a"], [other], pa.string())
+def test_a_row_that_gets_another_spelling_is_one_row_as_it_is_written() -> None:
+    assert met(["a", "x"], ["A"], ["a", "X"], pa.string()) == ["A", "x"]
 
 
-def test_sharp_s_may_be_two_letters() -> None:
-    with pytest.raises(IntegrityError, match="spelled in two ways"):
-        met([], ["strasse"], ["straße"], pa.string())
+def test_all_spellings_of_a_row_that_clashes_are_left_out() -> None:
+    work = work_of(["a", "x"], ["A", "y"], pa.string())
+    rows = KeyedRows(keys(["A"], pa.string()), identity(pa.string()))
+    (left,) = without(TableBatch((work,), {}, 1, 0), [Clash(work, rows, ())]).tables
+    assert left.merged.deletes.column("k").to_pylist() == ["x"]
+    assert left.merged.upserts.column("k").to_pylist() == ["y"]
+
+
+def test_what_the_server_said_of_a_text_is_not_asked_again() -> None:
+    weights = AnyCase()
+    schema = TableSchema(TableId("d", "t"), (Column("k", TEXT, nullable=False),), ("k",))
+    found = RowIdentity(schema, weights)
+    for _ in range(2):
+        (seen,) = found.of(keys(["a", "B", "a"], pa.string()))
+        assert seen.to_pylist() == [b"a", b"b", b"a"]
+    assert weights.asked == ["a", "B"]
 
 
 def test_what_clashes_is_left_out_and_the_rest_stays() -> None:
     work = work_of([1, 2], [3, 4], pa.int32())
-    clash = Clash(work, keys([2, 3], pa.int32()), ())
+    clash = Clash(work, KeyedRows(keys([2, 3], pa.int32()), identity(pa.int32())), ())
     (left,) = without(TableBatch((work,), {}, 1, 0), [clash]).tables
     assert left.merged.deletes.column("k").to_pylist() == [1]
     assert left.merged.upserts.column("k").to_pylist() == [4]
-    assert (
-        without(
-            TableBatch((work,), {}, 1, 0), [Clash(work, keys([1, 2, 3, 4], pa.int32()), ())]
-        ).tables
-        == ()
-    )
+    every = KeyedRows(keys([1, 2, 3, 4], pa.int32()), identity(pa.int32()))
+    assert without(TableBatch((work,), {}, 1, 0), [Clash(work, every, ())]).tables == ()

@@ -35,6 +35,21 @@ def count(session: SinkSession, owner: Owner) -> int:
     return int(str(found[0][0]))
 
 
+def beaten(
+    session: SinkSession, owner: Owner, node: str, *, since_us: int
+) -> dict[tuple[str, str], str]:
+    """Return the place of the last change that a node's has beaten since a time, of each row.
+
+    Rows are named by their table and their key as JSON text, as they are stored.
+    """
+    rows = session.rows(
+        f"SELECT table_name, row_key, sink_position FROM {LEDGER}.conflict "
+        f"WHERE {pipeline_is(owner.pipeline)} AND kept = {literal(node)} "
+        f"AND noted_us >= {since_us} ORDER BY number"
+    )
+    return {(str(table), str(key)): str(place) for table, key, place in rows}
+
+
 def read(
     session: SinkSession, owner: Owner, *, since_us: int, most: int
 ) -> tuple[NotedConflict, ...]:

@@ -29,13 +29,17 @@ from airflow_cdc_provider.engine.sink.selection import (
 from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow
 from airflow_cdc_provider.engine.sink.slots import part_of
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
+from airflow_cdc_provider.systems.mysql.sink import (
+    change_counts,
+    conflict_rows,
+    ledger,
+    stopped_rows,
+)
 from airflow_cdc_provider.systems.mysql.sink.commit_script import (
     CommitScripts,
     RowStatement,
     is_small,
 )
-from airflow_cdc_provider.systems.mysql.sink.conflict_rows import note_conflicts
 from airflow_cdc_provider.systems.mysql.sink.few_statements import FewStatements
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
@@ -46,6 +50,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import moved_to
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named
 from airflow_cdc_provider.systems.mysql.sink.table_drift import missing_as_drift
+from airflow_cdc_provider.systems.mysql.sink.text_weights import TextWeights
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +183,15 @@ class MySqlSlotStore:
 
     def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
         """Store conflicts in the open transaction."""
-        note_conflicts(self.session, self._owner, conflicts)
+        conflict_rows.note_conflicts(self.session, self._owner, conflicts)
+
+    def text_weights(self) -> TextWeights:
+        """Return what asks the server which texts are equal, over the same session."""
+        return TextWeights(self.session)
+
+    def beaten(self, node: str, since_us: int) -> Mapping[tuple[str, str], str]:
+        """Return where the last change of each row is that `node` has beaten since a time."""
+        return conflict_rows.beaten(self.session, self._owner, node, since_us=since_us)
 
     # --- rows ---------------------------------------------------------------------------------
 

@@ -1,0 +1,31 @@
+"""What errors advise on an edge of a topology, where some commands are refused."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.topology import Topology
+
+INSTEAD = (
+    "; on an edge of a topology that is refused: copy one node anew, as the page 'Two nodes' says"
+)
+_REFUSED = re.compile(
+    r"`(?:reset|resync|backfill|add|skip|accept)\b[^`]*`|`verify[^`]* --repair\b[^`]*`"
+)
+_OF_ONE_TABLE = re.compile(r"`resume` it with --table(?: [^\s;,]+)?")
+
+
+def for_edge(error: CdcError, edge: Topology | None) -> CdcError:
+    """Return an error with what can be done about it on an edge; unchanged if `edge` is None.
+
+    Where conflicts are settled an edge ends as a whole, so no table of it is to be resumed.
+    """
+    if edge is None:
+        return error
+    remedy = error.remedy
+    if edge.winner:
+        remedy = _OF_ONE_TABLE.sub("`resume` the pipeline", remedy)
+    if INSTEAD not in remedy and _REFUSED.search(remedy):
+        remedy += INSTEAD
+    return error if remedy == error.remedy else error.with_remedy(remedy)

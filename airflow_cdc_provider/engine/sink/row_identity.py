@@ -1,0 +1,105 @@
+"""Which keys name one row at the sink: texts may be written in several ways and be equal there.
+
+What a collation takes for equal is for its server to say. Values of other kinds are compared as
+they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binaries_of, mask_of, numbers_of
+from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
+from airflow_cdc_provider.columns.row_keys import key_codes
+from airflow_cdc_provider.core.keys import KeyKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema
+
+_MANY = 100_000
+
+
+class Weights(Protocol):
+    """Says what the sink's server sees of texts."""
+
+    def of(self, kind: ColumnType, texts: Sequence[str]) -> Sequence[bytes]:
+        """Return bytes for each text of a column, the same where the server takes texts for equal.
+
+        `kind` is the column's type at the sink.
+        """
+
+
+class RowIdentity:
+    """Turns the keys of one table's rows into values that are the same for the same row."""
+
+    def __init__(self, at_sink: TableSchema, weights: Weights) -> None:
+        self._weigher = weights
+        self._types = {
+            name: at_sink.column(name).type
+            for name in at_sink.primary_key
+            if at_sink.column(name).type.key_kind is KeyKind.TEXT
+        }
+        self._known: dict[str, dict[str, bytes]] = {name: {} for name in self._types}
+
+    @property
+    def is_large(self) -> bool:
+        """Tell whether it remembers so many texts that a new one is to take its place."""
+        return any(len(known) > _MANY for known in self._known.values())
+
+    def of(self, keys: pa.RecordBatch) -> list[pa.Array]:
+        """Return an array for each key column; other columns are not allowed, nor NULL."""
+        return [
+            self._weights(name, column) if name in self._types else column
+            for name, column in zip(keys.schema.names, keys.columns, strict=True)
+        ]
+
+    def _weights(self, name: str, column: pa.Array) -> pa.Array:
+        """Return what the server sees of a column's texts."""
+        encoded = column.dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        known = self._known[name]
+        unknown = [text for text in texts if text not in known]
+        known.update(zip(unknown, self._weigher.of(self._types[name], unknown), strict=True))
+        return binaries_of([known[text] for text in texts]).take(encoded.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Some rows of one table at the sink."""
+
+    keys: pa.RecordBatch
+    """Key columns of the plan's target, each row once."""
+    identity: RowIdentity
+
+    def __len__(self) -> int:
+        return int(self.keys.num_rows)
+
+    def only(self, wanted: BoolArray) -> KeyedRows:
+        """Return some of the rows."""
+        return replace(self, keys=self.keys.filter(mask_of(wanted)))
+
+    def places(self, changes: TableChanges) -> tuple[IntArray, IntArray]:
+        """Return which of the rows each change takes away, and which it writes.
+
+        That is the row number of the key before and behind it; -1 if it is none of these rows.
+        """
+        names, op = self.keys.schema.names, as_numpy(changes.op)
+        changed = [np.flatnonzero(op != Op.INSERT), np.flatnonzero(op != Op.DELETE)]
+        sides = [
+            side.select(names).cast(self.keys.schema).take(numbers_of(wanted))
+            for side, wanted in zip((changes.before, changes.after), changed, strict=True)
+        ]
+        codes = key_codes([self.identity.of(each) for each in (self.keys, *sides)])
+        place_of = np.full(codes.count, -1, np.int64)
+        place_of[codes.groups[0]] = np.arange(len(self))
+        found = [np.full(len(op), -1, np.int64) for _ in range(2)]
+        for places, wanted, group in zip(found, changed, codes.groups[1:], strict=True):
+            places[wanted] = place_of[group]
+        return found[0], found[1]

@@ -1,0 +1,40 @@
+"""What errors advise on an edge of a topology."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_cdc_provider.core.edge_remedies import INSTEAD, for_edge
+from airflow_cdc_provider.core.errors import IntegrityError, SnapshotRequiredError
+from airflow_cdc_provider.core.topology import Topology, default_marker
+
+PLAIN = Topology("shops", "berlin", "paris", default_marker("shops"))
+GUARDED = Topology("shops", "berlin", "paris", default_marker("shops"), winner="berlin")
+
+
+@pytest.mark.parametrize(
+    "remedy",
+    [
+        "`reset` the pipeline",
+        "give the row another value, or `reset` with --table",
+        "`accept` the source with --source",
+        "`skip FILE --at 1:2 --reason TEXT`",
+        "`verify FILE --repair` it",
+    ],
+)
+@pytest.mark.parametrize("edge", [PLAIN, GUARDED])
+def test_what_an_edge_refuses_is_said_to_be(remedy: str, edge: Topology) -> None:
+    error = SnapshotRequiredError("the log is gone", "here", remedy=remedy)
+    told = for_edge(error, edge)
+    assert (told.remedy, told.code) == (remedy + INSTEAD, error.code)
+    assert for_edge(told, edge) is told
+    assert for_edge(error, None) is error
+
+
+def test_where_conflicts_are_settled_the_edge_is_resumed_and_not_a_table() -> None:
+    remedy = "make both nodes alike, then `resume` it with --table shop.orders; else wait"
+    error = IntegrityError("it was changed", "here", remedy=remedy).about("shop.orders")
+    assert for_edge(error, PLAIN) is error
+    told = for_edge(error, GUARDED)
+    assert told.remedy == "make both nodes alike, then `resume` the pipeline; else wait"
+    assert told.tables == ("shop.orders",)

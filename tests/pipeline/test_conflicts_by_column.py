@@ -1,0 +1,216 @@
+"""Rows that both nodes of a pair change at once: the one with the greater value stays on both."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.core.errors import RefusedError
+from tests.pipeline.pairs import Edge, Pair, conflicts_of, pair_of
+from tests.servers.given import SqlServer
+
+ROWS = 20
+
+
+class ByColumn:
+    @pytest.fixture
+    def pair(
+        self,
+        mysql_server: SqlServer,
+        mysql_sink: SqlServer,
+        fresh_database: Callable[[SqlServer], str],
+        tmp_path: Path,
+    ) -> Pair:
+        made = pair_of(
+            mysql_server, mysql_sink, fresh_database, tmp_path, winner="one", column="version"
+        )
+        made.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v VARCHAR(40), version INT)")
+        rows = ", ".join(f"({n}, 'first', 10)" for n in range(1, ROWS + 1))
+        made.one.execute(f"INSERT INTO items VALUES {rows}")
+        made.begin()
+        assert made.is_equal
+        return made
+
+    @pytest.mark.parametrize(
+        ("at_one", "at_two", "left", "kept"),
+        [
+            (
+                "UPDATE items SET v = 'one', version = 12 WHERE id = 1",
+                "UPDATE items SET v = 'two', version = 13 WHERE id = 1",
+                [(1, "two", 13)],
+                "two",
+            ),
+            (
+                "UPDATE items SET v = 'one', version = 12 WHERE id = 1",
+                "UPDATE items SET v = 'two', version = 12 WHERE id = 1",
+                [(1, "one", 12)],
+                "one",
+            ),
+            (
+                "DELETE FROM items WHERE id = 1",
+                "UPDATE items SET v = 'two', version = 11 WHERE id = 1",
+                [(1, "two", 11)],
+                "two",
+            ),
+            (
+                "UPDATE items SET v = 'one' WHERE id = 1",
+                "DELETE FROM items WHERE id = 1",
+                [],
+                "two",
+            ),
+            (
+                "INSERT INTO items VALUES (100, 'one', NULL)",
+                "INSERT INTO items VALUES (100, 'two', -5)",
+                [(1, "first", 10), (100, "two", -5)],
+                "two",
+            ),
+            (
+                "UPDATE items SET id = 100 WHERE id = 1",
+                "UPDATE items SET v = 'two', version = 11 WHERE id = 1",
+                [(1, "two", 11), (100, "first", 10)],
+                "two",
+            ),
+        ],
+        ids=["later", "same", "delete-update", "update-delete", "inserts", "move-change"],
+    )
+    def test_the_row_with_the_greater_value_stays_on_both_nodes(
+        self, pair: Pair, at_one: str, at_two: str, left: list[object], kept: str
+    ) -> None:
+        pair.one.execute(at_one)
+        pair.two.execute(at_two)
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT * FROM items WHERE id IN (1, 100) ORDER BY id") == left
+        for edge in (pair.there, pair.back):
+            assert {row[1] for row in conflicts_of(edge)} == {kept}
+
+    def test_each_row_of_a_batch_is_settled_for_itself(self, pair: Pair) -> None:
+        pair.one.execute("UPDATE items SET v = 'one', version = 10 + id")
+        pair.two.execute("UPDATE items SET v = 'two', version = 20")
+        pair.catch_up()
+        assert pair.is_equal
+        values = pair.two.execute("SELECT v, COUNT(*), MIN(id) FROM items GROUP BY v ORDER BY v")
+        assert values == [("one", ROWS - 9, 10), ("two", 9, 1)]
+        for edge in (pair.there, pair.back):
+            kept = {json.loads(str(row[0]))["id"]: row[1] for row in conflicts_of(edge)}
+            assert kept == {n: "one" if n >= 10 else "two" for n in range(1, ROWS + 1)}
+
+    def test_once_a_change_has_won_those_behind_it_do_whatever_their_value(
+        self, pair: Pair
+    ) -> None:
+        """The way back sees all of them at once, and takes the greatest."""
+        pair.two.execute("UPDATE items SET v = 'two', version = 15 WHERE id = 1")
+        pair.one.execute("UPDATE items SET v = 'wins', version = 17 WHERE id = 1")
+        pair.there.catch_up()  # a process of its own, so what has won is read from the ledger
+        pair.one.execute("UPDATE items SET v = 'falls', version = 13 WHERE id = 1")
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT v, version FROM items WHERE id = 1") == [("falls", 13)]
+
+    def test_any_changes_of_the_same_rows_end_equal(self, pair: Pair) -> None:
+        seed_of_test = random.randrange(1 << 30)
+        print(f"seed {seed_of_test}")
+        choose = random.Random(seed_of_test)
+        for _ in range(25):
+            for node in choose.sample([pair.one, pair.two], 2):
+                for _ in range(choose.randrange(4)):
+                    change(node.execute, choose, node.name)
+            for edge in choose.sample([pair.there, pair.back], choose.randrange(3)):
+                edge.catch_up()
+        pair.catch_up()
+        assert pair.is_equal
+        assert {row[1] for row in conflicts_of(pair.there)} == {"one", "two"}
+
+
+def change(execute: Callable[[str], object], choose: random.Random, by: str) -> None:
+    """Change one of a few rows in one of all ways; the column need not grow."""
+    key, other, version = (choose.randrange(1, 8) for _ in range(3))
+    text = f"'{by} {choose.randrange(1000)}'"
+    execute(
+        choose.choice(
+            [
+                f"REPLACE INTO items VALUES ({key}, {text}, {version})",
+                f"UPDATE items SET v = {text}, version = {version} WHERE id = {key}",
+                f"UPDATE items SET version = version + 1 WHERE id <= {key}",
+                f"UPDATE items SET version = NULL WHERE id = {key}",
+                f"DELETE FROM items WHERE id = {key}",
+                f"UPDATE IGNORE items SET id = {other} WHERE id = {key}",
+            ]
+        )
+    )
+
+
+class TestMySqlToMySql(ByColumn):
+    pass
+
+
+class TestMySqlToMariaDb(ByColumn):
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+
+def with_rules(edge: Edge, rules: str) -> None:
+    """Give an edge's file rules for tables."""
+    text = edge.path.read_text()
+    edge.path.write_text(text.replace("winner: one", f"winner: one, tables: {rules}"))
+
+
+def test_tables_have_rules_of_their_own_and_the_column_may_be_a_time(
+    mysql_server: SqlServer,
+    mariadb_server: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+) -> None:
+    pair = pair_of(mysql_server, mariadb_server, fresh_database, tmp_path, winner="one", column="t")
+    for edge in (pair.there, pair.back):
+        name = edge.src.database
+        rules = f"{name}.priced: {{policy: column, column: price}}, {name}.p*: {{policy: priority"
+        with_rules(edge, f"{{{rules}, winner: two}}}}")
+    for table in ("timed", "priced", "plain"):
+        pair.one.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, price DECIMAL(40,3), "
+            "t TIMESTAMP(6) NULL DEFAULT NULL)"
+        )
+        pair.one.execute(f"INSERT INTO {table} VALUES (1, 0, 1.5, NULL)")
+    pair.begin()
+    for node, late, high in ((pair.one, "2026-01-02", "9.5"), (pair.two, "2026-01-01", "10.5")):
+        for table in ("timed", "priced", "plain"):
+            v = 1 if node is pair.one else 2
+            node.execute(
+                f"UPDATE {table} SET v = {v}, price = {high}, t = '{late} 10:00:00.000001'"
+            )
+    pair.catch_up()
+    assert pair.is_equal
+    values = [pair.two.execute(f"SELECT v FROM {name}") for name in ("timed", "priced", "plain")]
+    assert values == [[(1,)], [(2,)], [(2,)]]
+
+
+@pytest.mark.parametrize(
+    ("column", "rules", "what"),
+    [
+        ("version", "", "it has no column version"),
+        ("v", "", "v is varchar"),
+        ("n", "{x.y: {policy: priority}}", "x.y is none of the tables"),
+    ],
+)
+def test_a_rule_that_does_not_fit_a_table_is_refused_before_anything_begins(
+    mysql_server: SqlServer,
+    mysql_sink: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+    column: str,
+    rules: str,
+    what: str,
+) -> None:
+    pair = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path, winner="one", column=column)
+    pair.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v VARCHAR(20), n INT)")
+    if rules:
+        with_rules(pair.there, rules)
+    with pytest.raises(RefusedError, match=what):
+        pair.there.catch_up()
+    assert pair.two.dump() == {}
