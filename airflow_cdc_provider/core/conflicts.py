@@ -57,6 +57,20 @@ class NotedConflict:
     conflict: Conflict
 
 
+@dataclass(frozen=True, slots=True)
+class ConflictsOfTable:
+    """How many conflicts of one table were settled for one node."""
+
+    table: TableId
+    """As the source names it."""
+    kept: str
+    """The node whose changes stay."""
+    conflicts: int
+    rows: int
+    """Of how many rows they are."""
+    last_us: int
+
+
 @runtime_checkable
 class KeepsConflicts(Protocol):
     """A ledger's store that keeps conflicts."""
@@ -66,3 +80,6 @@ class KeepsConflicts(Protocol):
 
     def conflicts(self, *, since_us: int, most: int) -> Sequence[NotedConflict]:
         """Return the last `most` of the pipeline's conflicts since a time, oldest first."""
+
+    def conflicts_of_tables(self, *, since_us: int) -> Sequence[ConflictsOfTable]:
+        """Return how many conflicts of each table there were since a time, by the node kept."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_cdc_provider.core.conflicts import NotedConflict, RowChange, Values
+from airflow_cdc_provider.core.conflicts import ConflictsOfTable, NotedConflict, RowChange, Values
 from airflow_cdc_provider.core.identifiers import PipelineName
 
 
@@ -46,6 +46,34 @@ def conflict_lines(count: int, found: Sequence[NotedConflict], *, values: bool) 
     if len(found) < count:
         lines.append(f"{len(found)} of {count}")
     return lines or ["no row was changed at both nodes at the same time"]
+
+
+def table_forms(found: Sequence[ConflictsOfTable]) -> list[Mapping[str, Any]]:
+    """Return the conflicts of tables as plain values for `--json`."""
+    return [
+        {
+            "table": str(each.table),
+            "kept": each.kept,
+            "conflicts": each.conflicts,
+            "rows": each.rows,
+            "last": _time(each.last_us),
+        }
+        for each in found
+    ]
+
+
+def table_lines(found: Sequence[ConflictsOfTable]) -> list[str]:
+    """Return the conflicts of tables as lines, one for each node whose changes were kept."""
+    return [
+        f"{each.table}: {each.kept} won {_counted(each.conflicts, 'conflict')} of "
+        f"{_counted(each.rows, 'row')}, last {_time(each.last_us)}"
+        for each in found
+    ]
+
+
+def _counted(count: int, noun: str) -> str:
+    """Return a number of things as text."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _change_form(change: RowChange, *, values: bool) -> Mapping[str, Any]:

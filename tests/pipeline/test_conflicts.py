@@ -218,13 +218,16 @@ class Conflicts:
         lines = capsys.readouterr().out.splitlines()
         assert 'items {"id": 2}: one wins' in lines[1]
         assert lines[2].startswith("  at the source: updated (")
-        assert lines[-1] == "2 of 3"
+        assert lines[-2] == "2 of 3"
+        assert "items: one won 3 conflicts of 3 rows, last 20" in lines[-1]
         assert main(["conflicts", file, "--most", "1", "--values"]) == 0
         shown = capsys.readouterr().out.splitlines()
         before, after = (f'{{"id": 3, "v": "first", "n": {n}}}' for n in (0, 2))
         assert f"  at the sink: {before} -> {after} (" in shown[3]
         assert main(["conflicts", file, "--json"]) == 0
-        (first, *_) = json.loads(capsys.readouterr().out)["conflicts"]
+        form = json.loads(capsys.readouterr().out)
+        (first, *_), (table,) = form["conflicts"], form["tables"]
+        assert (table["kept"], table["conflicts"], table["rows"]) == ("one", 3, 3)
         assert (first["key"], first["kept"], first["sink"]["did"]) == ({"id": 1}, "one", "updated")
         assert "after" not in first["sink"]
         assert main(["conflicts", file, "--since", "2999-01-01"]) == 0

@@ -67,6 +67,26 @@ class Pairs:
         notes = set(pair.one.execute("SELECT note, COUNT(*) FROM orders GROUP BY note"))
         assert notes == {("by one", 89), ("first", 100), ("by two", 100), ("two", 2)}
 
+    def test_triggers_that_ask_who_writes_leave_what_the_edges_bring_alone(
+        self, pair: Pair
+    ) -> None:
+        pair.one.execute("CREATE TABLE log (id VARCHAR(40) PRIMARY KEY, at_node VARCHAR(4))")
+        pair.begin()
+        for node in (pair.one, pair.two):
+            node.execute(
+                "CREATE TRIGGER told BEFORE UPDATE ON people FOR EACH ROW "
+                "IF @AIRFLOW_CDC IS NULL THEN "
+                "SET NEW.name = CONCAT(NEW.name, '!'); "
+                f"INSERT INTO log VALUES (UUID(), '{node.name}'); END IF"
+            )
+        pair.one.execute("UPDATE people SET name = 'one' WHERE id = 1")
+        pair.two.execute("UPDATE people SET name = 'two' WHERE id = 2")
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.one.execute("SELECT name FROM people ORDER BY id") == [("one!",), ("two!",)]
+        assert set(pair.two.execute("SELECT at_node FROM log")) == {("one",), ("two",)}
+        assert pair.one.execute("SELECT COUNT(*) FROM log") == [(2,)]
+
     def test_writes_at_both_ends_in_any_order_come_to_both(self, pair: Pair) -> None:
         seed_of_test = random.randrange(1 << 30)
         print(f"seed {seed_of_test}")

@@ -9,7 +9,12 @@ from airflow_cdc_provider.cli.commands.opening import Options, looked_at
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.views.conflict_lines import conflict_form, conflict_lines
+from airflow_cdc_provider.views.conflict_lines import (
+    conflict_form,
+    conflict_lines,
+    table_forms,
+    table_lines,
+)
 from airflow_cdc_provider.views.display import Screen
 
 
@@ -35,8 +40,10 @@ def conflicts(options: Options, lookup: Lookup, screen: Screen) -> bool:
         with closing(open_ledger(run)) as ledger:
             count = ledger.conflict_count()
             found = ledger.conflicts(since_us=since_us, most=options.most)
+            tables = ledger.conflicts_of_tables(since_us=since_us)
     form = conflict_form(run.name, count, found, values=options.values)
-    screen.result(form, conflict_lines(count, found, values=options.values))
+    lines = conflict_lines(count, found, values=options.values)
+    screen.result({**form, "tables": table_forms(tables)}, [*lines, *table_lines(tables)])
     return True
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
-from airflow_cdc_provider.core.conflicts import KeepsConflicts, NotedConflict
+from airflow_cdc_provider.core.conflicts import ConflictsOfTable, KeepsConflicts, NotedConflict
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
@@ -78,6 +78,13 @@ class Ledger:
         if not isinstance(store, KeepsConflicts):
             return ()
         return store.conflicts(since_us=since_us, most=most)
+
+    def conflicts_of_tables(self, *, since_us: int = 0) -> Sequence[ConflictsOfTable]:
+        """Return how many conflicts of each table there were since a time, by the node kept."""
+        store = self._store
+        if not isinstance(store, KeepsConflicts):
+            return ()
+        return store.conflicts_of_tables(since_us=since_us)
 
     # --- plan and splits ----------------------------------------------------------------------
 

@@ -319,7 +319,11 @@ def test_a_sink_table_that_would_change_rows_is_refused(
     )
     mysql_sink.execute(
         f"CREATE TRIGGER {sink_database}.tr BEFORE INSERT ON {sink_database}.t "
-        "FOR EACH ROW SET NEW.w = 1"
+        "FOR EACH ROW SET NEW.w = 1 -- @airflow_cdc"
+    )
+    mysql_sink.execute(
+        f"CREATE TRIGGER {sink_database}.asks BEFORE INSERT ON {sink_database}.t "
+        "FOR EACH ROW IF @`airflow_cdc` IS NULL THEN SET NEW.w = 1; END IF"
     )
     plans = plans_of(mysql_server, mysql_database, sink_database, "t")
     found = check(mysql_server, mysql_sink, plans)

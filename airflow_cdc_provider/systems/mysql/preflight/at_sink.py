@@ -22,7 +22,7 @@ from airflow_cdc_provider.systems.mysql.dialect.table_match import (
 )
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
-from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
+from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 
@@ -50,7 +50,7 @@ def sink_findings(
     targets = [plan.sink_table for plan in plans]
     yield from _clashing_names(sink, targets)
     found = read_schemas(sink.connection, targets, with_statement=False, role=Role.SINK)
-    firing = triggers(sink.connection, targets, role=Role.SINK)
+    firing = firing_triggers(sink.connection, targets)
     for plan in plans:
         yield from _unique_texts(plan, sink.capabilities.flavour.value)
         there = found.get(plan.sink_table)
@@ -201,9 +201,11 @@ def _existing(
             Level.BLOCK,
             subject,
             f"trigger {name}",
-            "no triggers",
+            "no triggers but those that leave our rows alone",
             "what the source's triggers did is copied already; these would change rows again",
-            f"DROP TRIGGER {quote_identifier(plan.sink_table.database)}.{quote_identifier(name)};",
+            f"DROP TRIGGER {quote_identifier(plan.sink_table.database)}.{quote_identifier(name)}; "
+            "or create it anew with all it does in IF @airflow_cdc IS NULL THEN ... END IF, which "
+            "is so in all sessions but ours",
             only=str(plan.schema.table),
         )
     here = {column.name.lower() for column in plan.target.as_copied.columns}

@@ -277,7 +277,11 @@ class Code(FindingCode):
         "means another order in the sink's family",
     )
     SINK_ENGINE = ("sink.engine", "block", "an existing table is not InnoDB")
-    SINK_TRIGGER = ("sink.trigger", "block", "an existing table has triggers")
+    SINK_TRIGGER = (
+        "sink.trigger",
+        "block",
+        "an existing table has triggers that do not ask for `@airflow_cdc`",
+    )
     SINK_COLUMN = (
         "sink.column",
         "block",

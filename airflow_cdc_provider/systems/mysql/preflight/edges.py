@@ -25,9 +25,6 @@ def of_two_nodes(finding: Finding) -> Finding:
     if finding.code is Code.SINK_UNIQUE_KEY:
         fix = "give the source's table the same unique key, or drop it at both nodes"
         return replace(finding, fix=fix)
-    if finding.code is Code.SINK_TRIGGER:
-        fix = f"if the node can do without it: {finding.fix}; else leave the table out"
-        return replace(finding, fix=fix)
     return finding
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.source_port import Pattern
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import tokens
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 
 if TYPE_CHECKING:
@@ -68,24 +70,55 @@ def table_facts(
     return found
 
 
+_OURS = "airflow_cdc"
+"""The user variable that our sessions at a sink set (`connection.sink_session`)."""
+
+
 def triggers(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, tuple[str, ...]]:
     """Return the names of each table's triggers; tables without one are left out."""
+    found = _triggers(connection, tables, role=role)
+    return {table: tuple(name for name, _ in own) for table, own in found.items()}
+
+
+def firing_triggers(
+    connection: ServerConnection, tables: Iterable[TableId]
+) -> dict[TableId, tuple[str, ...]]:
+    """Return the names of a sink's triggers that do not ask for `@airflow_cdc`, of each table."""
+    found = _triggers(connection, tables, role=Role.SINK)
+    firing = {
+        table: tuple(name for name, body in own if not _asks_for_us(body))
+        for table, own in found.items()
+    }
+    return {table: names for table, names in firing.items() if names}
+
+
+def _asks_for_us(body: str) -> bool:
+    """Tell whether a trigger's statement reads the variable that our sessions set."""
+    found = [*tokens(body)]
+    return any(
+        sign.is_mark("@") and name.is_name and name.text.lower() == _OURS
+        for sign, name in pairwise(found)
+    )
+
+
+def _triggers(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role
+) -> dict[TableId, list[tuple[str, str]]]:
+    """Return the names and statements of each table's triggers."""
     stored = stored_names(connection, tables, role=role)
     wanted = set(stored.values())
-    found: dict[TableId, tuple[str, ...]] = {}
+    found: dict[TableId, list[tuple[str, str]]] = defaultdict(list)
     for condition in name_conditions("EVENT_OBJECT_SCHEMA", "EVENT_OBJECT_TABLE", wanted):
         rows = query(
             connection,
-            "SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME "
+            "SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME, ACTION_STATEMENT "
             f"FROM information_schema.TRIGGERS WHERE {condition} ORDER BY TRIGGER_NAME",
             role=role,
         )
-        for database, table, name in rows:
-            key = TableId(database, table)
-            if key in wanted:
-                found[key] = (*found.get(key, ()), name)
+        for database, table, name, body in rows:
+            found[TableId(database, table)].append((str(name), str(body)))
     return {table: found[name] for table, name in stored.items() if name in found}
 
 

@@ -193,6 +193,8 @@ def sink_session(connection: ServerConnection) -> None:
         "lock_wait_timeout": _LOCK_WAIT_S,
         # what the server doubts about a value must be counted
         "sql_notes": 1,
+        # triggers ask for it that are to leave our rows alone
+        "@airflow_cdc": 1,
     }
     if "mariadb" in server_version_text(connection).lower():
         settings["check_constraint_checks"] = 0

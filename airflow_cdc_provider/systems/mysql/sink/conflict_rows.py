@@ -6,7 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_cdc_provider.core.conflicts import Conflict, NotedConflict, RowChange
+from airflow_cdc_provider.core.conflicts import (
+    Conflict,
+    ConflictsOfTable,
+    NotedConflict,
+    RowChange,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
@@ -48,6 +53,19 @@ def beaten(
         f"AND noted_us >= {since_us} ORDER BY number"
     )
     return {(str(table), str(key)): str(place) for table, key, place in rows}
+
+
+def of_tables(session: SinkSession, owner: Owner, *, since_us: int) -> tuple[ConflictsOfTable, ...]:
+    """Return how many conflicts of each table there were since a time, by the node kept."""
+    rows = session.rows(
+        "SELECT table_name, kept, COUNT(*), COUNT(DISTINCT row_key), MAX(noted_us) "
+        f"FROM {LEDGER}.conflict WHERE {pipeline_is(owner.pipeline)} AND noted_us >= {since_us} "
+        "GROUP BY table_name, kept ORDER BY table_name, kept"
+    )
+    return tuple(
+        ConflictsOfTable(TableId.parse(str(table)), str(kept), *map(int, counts))
+        for table, kept, *counts in rows
+    )
 
 
 def read(

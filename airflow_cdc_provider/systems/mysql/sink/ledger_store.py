@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from airflow_cdc_provider.core.conflicts import NotedConflict
+from airflow_cdc_provider.core.conflicts import ConflictsOfTable, NotedConflict
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lock_waits import LockWait
@@ -76,6 +76,10 @@ class MySqlLedgerStore:
     def conflicts(self, *, since_us: int, most: int) -> Sequence[NotedConflict]:
         """Return the last `most` of the pipeline's conflicts since a time, oldest first."""
         return conflict_rows.read(self._session, self._owner, since_us=since_us, most=most)
+
+    def conflicts_of_tables(self, *, since_us: int) -> Sequence[ConflictsOfTable]:
+        """Return how many conflicts of each table there were since a time, by the node kept."""
+        return conflict_rows.of_tables(self._session, self._owner, since_us=since_us)
 
     def read(self, parts: Part) -> LedgerState:
         """Return these parts as last committed; nothing is locked."""

@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
-from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
+from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.sink import ledger
@@ -97,7 +97,7 @@ def _drifted(
     """Yield the sink tables that are gone, unfit for the plan, or have a trigger."""
     targets = [plan.sink_table for plan in plans]
     found = read_schemas(session.connection, targets, with_statement=False, role=Role.SINK)
-    firing = triggers(session.connection, targets, role=Role.SINK)
+    firing = firing_triggers(session.connection, targets)
     for plan in plans:
         there, table = found.get(plan.sink_table), plan.sink_table
         if there is None:
@@ -105,6 +105,9 @@ def _drifted(
             continue
         differing = mismatches(plan.target, there)
         texts = [str(each) for each in differing if not (is_edge and each.is_loud)]
-        texts += [f"it has a trigger {name}" for name in firing.get(table, ())]
+        texts += [
+            f"it has a trigger {name}, which does not ask for @airflow_cdc"
+            for name in firing.get(table, ())
+        ]
         if texts:
             yield TableDrift(plan.schema.table, table, "; ".join(texts))
