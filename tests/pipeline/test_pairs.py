@@ -70,14 +70,14 @@ class Pairs:
     def test_triggers_that_ask_who_writes_leave_what_the_edges_bring_alone(
         self, pair: Pair
     ) -> None:
-        pair.one.execute("CREATE TABLE log (id VARCHAR(40) PRIMARY KEY, at_node VARCHAR(4))")
+        pair.one.execute("CREATE TABLE log (id BIGINT UNSIGNED PRIMARY KEY, at_node VARCHAR(4))")
         pair.begin()
         for node in (pair.one, pair.two):
             node.execute(
                 "CREATE TRIGGER told BEFORE UPDATE ON people FOR EACH ROW "
                 "IF @AIRFLOW_CDC IS NULL THEN "
                 "SET NEW.name = CONCAT(NEW.name, '!'); "
-                f"INSERT INTO log VALUES (UUID(), '{node.name}'); END IF"
+                f"INSERT INTO log VALUES (UUID_SHORT(), '{node.name}'); END IF"
             )
         pair.one.execute("UPDATE people SET name = 'one' WHERE id = 1")
         pair.two.execute("UPDATE people SET name = 'two' WHERE id = 2")
