@@ -28,6 +28,7 @@ state: {{dsn_env: STATE_{src}_{dst}}}
 snapshot: {{split_rows: 300, max_connections: 4}}
 topology: {{name: {topology}, src_node: {src}, dst_node: {dst}{conflicts}}}
 """
+_BY_COLUMN = "column, column: at, tables: {{{database}.items: {{policy: column, column: n}}}}"
 _KEYS = 1000
 """Each node's writers change their own keys only: first its number times this, then so many."""
 _SHARED_KEYS = 60
@@ -219,10 +220,12 @@ def nodes_of(
     seed: int,
     *,
     winners: Sequence[int] = (),
+    by_column: bool = False,
 ) -> Iterator[Nodes]:
     """Make the shared tables at the first node, rows of every node in them, and each pair's edges.
 
-    The first of a pair is copied to the second. Of each pair one of the `winners` wins conflicts.
+    The first of a pair is copied to the second. Of each pair one of the `winners` wins conflicts,
+    or only those where a column that grows, falls and is NULL is the same.
     """
     named = {f"node{number}": server for number, server in enumerate(servers)}
     names, topology = [*named], f"soak{seed}"
@@ -245,7 +248,8 @@ def nodes_of(
     for number, (one, two) in enumerate(pairs):
         conflicts = ""
         if winners:
-            conflicts = f", conflicts: {{policy: priority, winner: {names[winners[number]]}}}"
+            policy = _BY_COLUMN.format(database=DATABASE) if by_column else "priority"
+            conflicts = f", conflicts: {{policy: {policy}, winner: {names[winners[number]]}}}"
         for src, dst in ((names[one], names[two]), (names[two], names[one])):
             edge = Edge(src, dst, folder, environment)
             environment[f"STATE_{src}_{dst}"] = f"sqlite:///{folder / f'{src}_{dst}.db'}"

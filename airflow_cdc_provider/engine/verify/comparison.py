@@ -22,6 +22,7 @@ _MOST_KEYS = 2_000
 """Servers look that many up by the key's index; for more they may read the whole table."""
 _MOST_CANDIDATES = 100_000
 _SAMPLES = 20
+_STILL_ROUNDS = 3
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class Comparison:
     truncated: bool = False
     places: dict[Key, KeyBucket] = field(default_factory=dict)
     """Of the candidates, and of what became of them, where keys can be compared in code."""
+    still: dict[Key, int] = field(default_factory=dict)
+    """In how many rounds in a row neither row of a key has changed, where both sides write."""
     confirmed: dict[Key, Difference] = field(default_factory=dict)
     known: dict[Key, Key] = field(default_factory=dict)
     """The source's keys of confirmed rows, where they are others than the sink's."""
@@ -65,22 +68,29 @@ class Comparison:
                     self.places[key] = KeyBucket(before + number, behind[number])
         self.truncated = len(self.candidates) >= _MOST_CANDIDATES
 
-    def judge(self, earlier: Hashes) -> None:
+    def judge(self, earlier: Hashes, earlier_there: Hashes | None = None) -> None:
         """Compare the suspect keys again; a row that did not change meanwhile is confirmed.
 
-        `earlier` has the source's hashes from before the wait.
+        `earlier` has the source's hashes from before the wait. Where others write at the sink, too,
+        `earlier_there` has the sink's: then neither row may have changed in some rounds in a row,
+        for one that was changed and changed back between two looks looks still.
         """
         there = self.pair.sink.hashes_of(self.candidates)
         now = self.pair.source.hashes_of(self.candidates)
-        moved = set()
+        left = set()
         for key in sorted(self.candidates, key=repr):
             if now.get(key) == there.get(key):
                 continue
-            if now.get(key) == earlier.get(key):
+            is_still = now.get(key) == earlier.get(key)
+            if earlier_there is not None:
+                is_still = is_still and there.get(key) == earlier_there.get(key)
+                self.still[key] = self.still.get(key, 0) + 1 if is_still else 0
+                is_still = self.still[key] >= _STILL_ROUNDS
+            if is_still:
                 self._confirm(key, now.get(key), there.get(key))
             else:
-                moved.add(key)
-        self.candidates = moved
+                left.add(key)
+        self.candidates = left
 
     def find_source_keys(self) -> None:
         """Find the source's keys of the rows that differ, where they are others than the sink's."""

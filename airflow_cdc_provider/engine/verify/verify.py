@@ -9,7 +9,8 @@ Source and sink are never still while a stream runs, so a difference is at first
 *candidate*. It is looked at again: the source's row, then a wait until the stream has passed,
 then the sink's row, then the source's row once more. If the source's row stood still and the sink
 still has another, they differ. If the source's row moved, the next round decides. What moves in
-every round is counted as unsettled, neither equal nor different.
+every round is counted as unsettled, neither equal nor different. Where others write at the sink,
+too, both rows have to stand still, in some rounds in a row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from airflow_cdc_provider.columns.source_port import Source, Verifies, offered
-from airflow_cdc_provider.columns.verify_port import Buckets, Part, Sum
+from airflow_cdc_provider.columns.verify_port import Buckets, Hashes, Part, Sum
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
@@ -39,7 +40,7 @@ Answer = TypeVar("Answer")
 NO_RANGES: Mapping[TableId, Sequence[KeyRange]] = MappingProxyType({})
 _LEAF_ROWS = 4_000
 _BUCKETS_AT_ONCE = 64
-_ROUNDS = 5
+_ROUNDS, _ROUNDS_OF_BOTH = 5, 10
 
 
 def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
@@ -54,6 +55,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     values: bool = False,
     ranges: Mapping[TableId, Sequence[KeyRange]] = NO_RANGES,
     by_columns: bool = False,
+    is_written_at_both: bool = False,
 ) -> VerifyReport:
     """Compare source and sink tables, all or those of `tables`; return the report.
 
@@ -62,6 +64,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     `recheck` waits until the stream has passed all that is committed at the source by now;
     without it `settle_s` seconds are waited instead. With `values` the rows that are shown have the
     values that differ. With `by_columns` no digest of the systems' own is used.
+    `is_written_at_both` says that the sink is a node that others write to.
     """
     started = time.monotonic()
     wanted = [plan for plan in plans if tables is None or plan.schema.table in set(tables)]
@@ -75,7 +78,8 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         pairing = Pairing(here, there, sink.target_of, by_columns)
         run = _Run(pairing, thread, chunk_rows)
         found = [run.compare(plan, ranges.get(plan.schema.table)) for plan in wanted]
-        run.settle(found, recheck or (lambda: time.sleep(settle_s)))
+        wait = recheck or (lambda: time.sleep(settle_s))
+        run.settle(found, wait, is_written_at_both=is_written_at_both)
         for comparison in found:
             comparison.find_source_keys()
             if values:
@@ -111,16 +115,21 @@ class _Run:
         )
         return comparison
 
-    def settle(self, found: Sequence[Comparison], wait: Callable[[], None]) -> None:
+    def settle(
+        self, found: Sequence[Comparison], wait: Callable[[], None], *, is_written_at_both: bool
+    ) -> None:
         """Compare the suspect keys again until each is equal, different, or changes every time."""
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS_OF_BOTH if is_written_at_both else _ROUNDS):
             open_ones = [comparison for comparison in found if comparison.candidates]
             if not open_ones:
                 return
-            before = [c.pair.source.hashes_of(c.candidates) for c in open_ones]
+            here = [each.pair.source.hashes_of(each.candidates) for each in open_ones]
+            there: list[Hashes | None] = [None for _ in open_ones]
+            if is_written_at_both:
+                there = [each.pair.sink.hashes_of(each.candidates) for each in open_ones]
             wait()
-            for comparison, earlier in zip(open_ones, before, strict=True):
-                comparison.judge(earlier)
+            for comparison, earlier, at_sink in zip(open_ones, here, there, strict=True):
+                comparison.judge(earlier, at_sink)
 
     def _both(
         self, here: Callable[[], Answer], there: Callable[[], Answer]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
@@ -31,6 +31,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, 
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
 from airflow_cdc_provider.pipeline.steps.verified import note_verified
 from airflow_cdc_provider.pipeline.steps.verify_budget import EVERY_ROW, Budget
+from airflow_cdc_provider.pipeline.steps.way_back import WayBack
 
 SETTLE_S = 120.0
 _POLL_S = 0.3
@@ -74,8 +75,12 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     chosen = budget.tables_of(run, [plan.schema.table for plan in asked])
     ranges = budget.ranges_of(run, [plan for plan in asked if plan.schema.table in chosen])
 
+    way_back = WayBack.of(run)
+
     def recheck() -> None:
         may_wait = catch_up is None or _streams(run)
+        if way_back is not None:
+            way_back.wait(timeout_s=settle_s)
         if may_wait and wait_for_stream(run, timeout_s=settle_s):
             return
         if catch_up is not None:  # also where a stream has ended meanwhile
@@ -84,15 +89,17 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         elif refuse_late:
             raise _late(run)
 
-    found = compare(
-        source_of(run),
-        sink_of(run),
-        plans,
-        tables=chosen,
-        recheck=recheck,
-        values=values,
-        ranges=ranges,
-    )
+    with nullcontext() if way_back is None else closing(way_back):
+        found = compare(
+            source_of(run),
+            sink_of(run),
+            plans,
+            tables=chosen,
+            recheck=recheck,
+            values=values,
+            ranges=ranges,
+            is_written_at_both=run.model.edge is not None,
+        )
     note_verified(run, found, began_us)
     planned = {plan.schema.table for plan in plans}
     compared = {verdict.table for verdict in found.tables}

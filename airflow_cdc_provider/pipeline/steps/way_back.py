@@ -1,0 +1,106 @@
+"""Whether all that a node of a pair has written has come back to the other one.
+
+The opposite edge's ledger is at this edge's source, and says how far it has brought the log of
+this edge's sink. Log behind that place which holds rows of the tables is still on its way. Log that
+holds none is nothing to wait for: no edge need ever commit it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.source_port import LogReading
+from airflow_cdc_provider.core.errors import (
+    IncomparablePositionsError,
+    RefusedError,
+    RetryableError,
+)
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.own_log import HasOwnLog, OwnLog
+from airflow_cdc_provider.engine.sink.port import Owner
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.seeding import opposite_file
+from airflow_cdc_provider.pipeline.steps.sink import sink_of
+from airflow_cdc_provider.systems.registry import open_sink
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.positions import LogPosition
+    from airflow_cdc_provider.core.topology import Topology
+    from airflow_cdc_provider.engine.ledger.ledger import Ledger
+
+_LOOK_EVERY_S, _POLL_S, _BATCH_S = 1.0, 0.05, 1.0
+_READER = 1
+"""Of the readers of the sink's own log: the first is the guard's."""
+
+
+class WayBack:
+    """The opposite edge of a pipeline's, as its ledger shows it."""
+
+    def __init__(self, run: Run, edge: Topology, own_log: OwnLog, ledger: Ledger) -> None:
+        self._run = run
+        self._edge = edge
+        self._own_log = own_log
+        self._ledger = ledger
+
+    @classmethod
+    def of(cls, run: Run) -> WayBack | None:
+        """Return the way back of an edge; None if the pipeline is none, or its folder has none."""
+        edge, sink = run.model.edge, sink_of(run)
+        if edge is None or not isinstance(sink, HasOwnLog):
+            return None
+        with suppress(RefusedError):
+            model = load_pipeline(opposite_file(run)).model
+            back = open_sink(model.sink.type, run.servers.source, Owner(model.name, 0), ())
+            return cls(run, edge, sink.own_log(), back.open_ledger())
+        return None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._ledger.close()
+
+    def wait(self, *, timeout_s: float) -> None:
+        """Wait until all that the sink's node has written by now has come to the source's."""
+        deadline, look_s = time.monotonic() + timeout_s, 0.0
+        with closing(self._own_log.log_end(purpose="position")) as log_end:
+            end = log_end.now()
+        while True:
+            stream = self._ledger.stream()
+            if stream is None or _covers(stream.start, end):
+                return
+            if time.monotonic() >= look_s:
+                if not self._has_rows(stream.start, end):
+                    return
+                look_s = time.monotonic() + _LOOK_EVERY_S
+            if time.monotonic() >= deadline:
+                raise RetryableError(
+                    f"what was written at {self._edge.dst_node} did not come to "
+                    f"{self._edge.src_node} within {timeout_s:g} s",
+                    where=f"verify of {self._run.name}",
+                    risk="none: rows on their way are neither equal nor different yet",
+                    remedy="look at the edge back: is it running, and what is its lag? Then verify "
+                    "again, with more time to settle",
+                )
+            time.sleep(_POLL_S)
+
+    def _has_rows(self, start: LogPosition, end: LogPosition) -> bool:
+        """Tell whether the sink's node has written rows of the tables between two places."""
+        plans: list[TablePlan] = [state.plan for state in self._run.store.tables(self._run.name)]
+        with self._own_log.catalogue() as catalogue:
+            schemas = catalogue.schemas([plan.sink_table for plan in plans])
+        options, origins = self._run.model.source_options, self._edge.opposite().origins()
+        reading = LogReading(schemas, _READER, options=options, origins=origins)
+        stream = StreamSplit(start, None, ()).with_tables(dict.fromkeys(schemas, start), ())
+        with closing(self._own_log.log_reader(stream.read(schemas), reading)) as reader:
+            return any(batch.changes for batch in reader.read_up_to(end, batch_s=_BATCH_S))
+
+
+def _covers(position: LogPosition, end: LogPosition) -> bool:
+    """Tell whether a position covers another; False if they cannot be compared."""
+    try:
+        return position.covers(end)
+    except IncomparablePositionsError:
+        return False
