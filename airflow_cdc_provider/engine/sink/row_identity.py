@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binaries_of, mask_of, numbers_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
@@ -46,6 +47,8 @@ class RowIdentity:
             for name in at_sink.primary_key
             if at_sink.column(name).type.key_kind is KeyKind.TEXT
         }
+        prefixes = at_sink.key_prefixes or (0,) * len(at_sink.primary_key)
+        self._prefixes = dict(zip(at_sink.primary_key, prefixes, strict=True))
         self._known: dict[str, dict[str, bytes]] = {name: {} for name in self._types}
 
     @property
@@ -56,9 +59,17 @@ class RowIdentity:
     def of(self, keys: pa.RecordBatch) -> list[pa.Array]:
         """Return an array for each key column; other columns are not allowed, nor NULL."""
         return [
-            self._weights(name, column) if name in self._types else column
+            self._seen(name, column)
             for name, column in zip(keys.schema.names, keys.columns, strict=True)
         ]
+
+    def _seen(self, name: str, column: pa.Array) -> pa.Array:
+        """Return what tells rows apart of one key column."""
+        prefix = self._prefixes[name]
+        if name in self._types:
+            column = pc.utf8_slice_codeunits(column, 0, prefix) if prefix else column
+            return self._weights(name, column)
+        return pc.binary_slice(column, 0, prefix) if prefix else column
 
     def _weights(self, name: str, column: pa.Array) -> pa.Array:
         """Return what the server sees of a column's texts."""

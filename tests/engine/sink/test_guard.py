@@ -83,6 +83,18 @@ def test_all_spellings_of_a_row_that_clashes_are_left_out() -> None:
     assert left.merged.upserts.column("k").to_pylist() == ["y"]
 
 
+def test_of_a_key_over_the_beginning_of_columns_only_that_counts() -> None:
+    bytes_ = ColumnType("varbinary", TypeKind.BINARY, KeyKind.BINARY)
+    columns = (Column("k", TEXT, nullable=False), Column("b", bytes_, nullable=False))
+    schema = TableSchema(TableId("d", "t"), columns, ("k", "b"), (2, 1))
+    rows = pa.record_batch(
+        {"k": ["\u00c4bc", "\u00e4BX"], "b": pa.array([b"xy", b"xz"], pa.binary())}
+    )
+    texts, beginnings = RowIdentity(schema, AnyCase()).of(rows)
+    assert texts.to_pylist() == ["\u00e4b".encode()] * 2
+    assert beginnings.to_pylist() == [b"x"] * 2
+
+
 def test_what_the_server_said_of_a_text_is_not_asked_again() -> None:
     weights = AnyCase()
     schema = TableSchema(TableId("d", "t"), (Column("k", TEXT, nullable=False),), ("k",))
