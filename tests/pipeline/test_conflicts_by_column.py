@@ -214,3 +214,32 @@ def test_a_rule_that_does_not_fit_a_table_is_refused_before_anything_begins(
     with pytest.raises(RefusedError, match=what):
         pair.there.catch_up()
     assert pair.two.dump() == {}
+
+
+@pytest.mark.parametrize("falls", ["UPDATE t SET k = 'X', version = 2", "delete and insert"])
+def test_what_has_won_is_known_however_its_key_is_written(
+    mysql_server: SqlServer,
+    mariadb_server: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+    falls: str,
+) -> None:
+    pair = pair_of(
+        mysql_server, mariadb_server, fresh_database, tmp_path, winner="one", column="version"
+    )
+    pair.one.execute(
+        "CREATE TABLE t (k VARCHAR(9) COLLATE utf8mb4_unicode_ci PRIMARY KEY, version INT)"
+    )
+    pair.one.execute("INSERT INTO t VALUES ('x', 1)")
+    pair.begin()
+    pair.two.execute("UPDATE t SET version = 3")
+    pair.one.execute("UPDATE t SET version = 5")
+    pair.there.catch_up()
+    if falls == "delete and insert":
+        pair.one.execute("DELETE FROM t")
+        pair.one.execute("INSERT INTO t VALUES ('X', 2)")
+    else:
+        pair.one.execute(falls)
+    pair.catch_up()
+    assert pair.is_equal
+    assert pair.two.execute("SELECT k, version FROM t") == [("X", 2)]

@@ -21,14 +21,15 @@ from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.core.conflicts import Conflict, RowChange, Values
 from airflow_cdc_provider.core.errors import IntegrityError, SinkBusyError, only_of
 from airflow_cdc_provider.engine.sink.guard import Clash, Guard, without
-from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, Weights
+from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity, Weights
 from airflow_cdc_provider.engine.sink.selection import Selection, TableBatch
-from airflow_cdc_provider.engine.sink.settling import Part, RowName, compare, row_name
+from airflow_cdc_provider.engine.sink.settling import Part, compare
 from airflow_cdc_provider.engine.sink.slot_store import SlotRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.positions import LogPosition
     from airflow_cdc_provider.core.records import TablePlan
 
@@ -57,11 +58,11 @@ class Store(Protocol):
     def text_weights(self) -> Weights:
         """Return what asks the server which texts are equal, over the same session."""
 
-    def beaten(self, node: str, since_us: int) -> Mapping[RowName, str]:
-        """Return the last change at the sink that `node` has beaten since a time, of each row.
+    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
+        """Return which changes at the sink `node` has beaten since a time, in order.
 
-        By the time at which it was noted, in microseconds since the epoch; the value is the place
-        of its transaction in the sink's log.
+        Each by its row's key and the place of its transaction in the sink's log; the time is that
+        at which it was noted, in microseconds since the epoch.
         """
 
 
@@ -101,8 +102,9 @@ class GuardedWrites:
     def __init__(self, guard: Guard, store: Store) -> None:
         self._guard = guard
         self._store = store
-        self._beaten: dict[RowName, str] | None = None
-        """Where the last change at the sink is that the source has beaten, if it was asked for."""
+        self._beaten: dict[TableId, tuple[RowIdentity, dict[str, str]]] = {}
+        """Of tables that were asked for, where the last change at the sink is that the source has
+        beaten, by the names of rows."""
 
     def is_free(self, selection: Selection, row: SlotRow) -> bool:
         """Tell whether all of a batch that was just written may be committed as it is."""
@@ -170,9 +172,8 @@ class GuardedWrites:
         source_wins = np.full(len(clash.rows), rule.winner == edge.src_node)
         if not rule.column:
             return source_wins
-        places = self._beaten_places()
-        named = ((at, places.get(row_name(table, key))) for at, key in enumerate(_keys(clash)))
-        beaten = {at: place for at, place in named if place is not None}
+        places, names = self._beaten_in(clash), clash.rows.identity.names(_keys(clash))
+        beaten = {at: places[name] for at, name in enumerate(names) if name in places}
         changes = [each for each, _ in ours.of(clash)]
         theirs = [(each.changes, each.points) for each in clash.theirs]
         with only_of(table):
@@ -180,12 +181,16 @@ class GuardedWrites:
         source_wins[greater != 0] = greater[greater != 0] > 0
         return source_wins
 
-    def _beaten_places(self) -> dict[RowName, str]:
-        """Return the last change at the sink that the source has beaten, of each row."""
-        if self._beaten is None:
+    def _beaten_in(self, clash: Clash) -> dict[str, str]:
+        """Return the places of the last changes that the source has beaten in a clash's table."""
+        table, identity = clash.work.plan.schema.table, clash.rows.identity
+        if table not in self._beaten or self._beaten[table][0] is not identity:
             since_us = self._guard.oldest_us - _MARGIN_US
-            self._beaten = dict(self._store.beaten(self._guard.edge.src_node, since_us))
-        return self._beaten
+            found = self._store.beaten(table, self._guard.edge.src_node, since_us=since_us)
+            names = identity.names([key for key, _ in found])
+            places = (place for _, place in found)
+            self._beaten[table] = identity, dict(zip(names, places, strict=True))
+        return self._beaten[table][1]
 
     def _note(self, settled: Sequence[_Settled], ours: _Ours) -> None:
         """Store the conflicts of a batch whose rows are written."""
@@ -195,11 +200,14 @@ class GuardedWrites:
             theirs = [(part.changes, part.points) for part in each.clash.theirs]
             by_source = _last(ours.of(each.clash), each.clash.rows)
             by_sink = _last(theirs, each.clash.rows)
-            for at, key in enumerate(_keys(each.clash)):
+            keys = _keys(each.clash)
+            for at, key in enumerate(keys):
                 kept = edge.src_node if each.source_stays[at] else edge.dst_node
                 noted.append(Conflict(table, key, kept, by_source[at], by_sink[at]))
-                if self._beaten is not None and each.source_stays[at]:
-                    self._beaten[row_name(table, key)] = by_sink[at].at
+            if table in self._beaten:
+                names = enumerate(each.clash.rows.identity.names(keys))
+                won = {name: by_sink[at].at for at, name in names if each.source_stays[at]}
+                self._beaten[table][1].update(won)
         self._store.note_conflicts(noted)
 
 

@@ -6,6 +6,7 @@ they are.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,7 @@ from airflow_cdc_provider.core.keys import KeyKind
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_cdc_provider.core.conflicts import Values
     from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema
 
 _MANY = 100_000
@@ -71,14 +73,29 @@ class RowIdentity:
             return self._weights(name, column)
         return pc.binary_slice(column, 0, prefix) if prefix else column
 
+    def names(self, keys: Sequence[Values]) -> list[str]:
+        """Return a name for each key, by its values as JSON holds them; the same for one row."""
+        columns = [[key.get(name) for key in keys] for name in self._prefixes]
+        for at, (name, prefix) in enumerate(self._prefixes.items()):
+            if name in self._types:
+                texts = [str(value)[: prefix or None] for value in columns[at]]
+                columns[at] = [weight.hex() for weight in self._asked(name, texts)]
+            elif prefix:  # of bytes, as 0x and two digits each
+                columns[at] = [str(value)[: 2 + 2 * prefix] for value in columns[at]]
+        return [json.dumps(values) for values in zip(*columns, strict=True)]
+
     def _weights(self, name: str, column: pa.Array) -> pa.Array:
         """Return what the server sees of a column's texts."""
         encoded = column.dictionary_encode()
-        texts = encoded.dictionary.to_pylist()
+        weights = self._asked(name, encoded.dictionary.to_pylist())
+        return binaries_of(weights).take(encoded.indices)
+
+    def _asked(self, name: str, texts: Sequence[str]) -> list[bytes]:
+        """Return what the server sees of texts; what it said once is remembered."""
         known = self._known[name]
-        unknown = [text for text in texts if text not in known]
+        unknown = [*dict.fromkeys(text for text in texts if text not in known)]
         known.update(zip(unknown, self._weigher.of(self._types[name], unknown), strict=True))
-        return binaries_of([known[text] for text in texts]).take(encoded.indices)
+        return [known[text] for text in texts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ changes behind it beat them, too, whatever their value.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,19 +23,10 @@ from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.engine.sink.row_identity import KeyedRows
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.core.conflicts import Values
-    from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.positions import TransactionPoint
 
 Part = tuple[TableChanges, Sequence["TransactionPoint"]]
 """Changes in log order, and the transactions that they point to."""
-RowName = tuple[str, str]
-"""A table as the source names it, and the row's key as JSON text."""
-
-
-def row_name(table: TableId, key: Values) -> RowName:
-    """Return the name of a row by the JSON values of its key."""
-    return str(table), json.dumps(key, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)

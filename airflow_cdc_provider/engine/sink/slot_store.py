@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from airflow_cdc_provider.core.conflicts import Conflict
+from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
@@ -109,11 +109,8 @@ class SlotStore(Protocol):
     def text_weights(self) -> Weights:
         """Return what asks the server which texts are equal, over the same session."""
 
-    def beaten(self, node: str, since_us: int) -> Mapping[tuple[str, str], str]:
-        """Return where the last change of each row is that `node` has beaten since a time.
-
-        Rows are named by table and key (`settling.row_name`).
-        """
+    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
+        """Return which changes at the sink `node` has beaten since a time: keys and places."""
 
     def commit_at_once(
         self,

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.core.conflicts import Conflict
+from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -442,7 +442,7 @@ class MemorySlotStore:
     def text_weights(self) -> Weights:
         raise NotImplementedError("it has no guard")
 
-    def beaten(self, node: str, since_us: int) -> Mapping[tuple[str, str], str]:
+    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
         raise NotImplementedError("it has no guard")
 
     def commit_at_once(

@@ -11,6 +11,7 @@ from airflow_cdc_provider.core.conflicts import (
     ConflictsOfTable,
     NotedConflict,
     RowChange,
+    Values,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.engine.sink.port import Owner
@@ -41,18 +42,15 @@ def count(session: SinkSession, owner: Owner) -> int:
 
 
 def beaten(
-    session: SinkSession, owner: Owner, node: str, *, since_us: int
-) -> dict[tuple[str, str], str]:
-    """Return the place of the last change that a node's has beaten since a time, of each row.
-
-    Rows are named by their table and their key as JSON text, as they are stored.
-    """
+    session: SinkSession, owner: Owner, table: TableId, node: str, *, since_us: int
+) -> tuple[tuple[Values, str], ...]:
+    """Return the key and the place of each change that a node's has beaten since a time."""
     rows = session.rows(
-        f"SELECT table_name, row_key, sink_position FROM {LEDGER}.conflict "
-        f"WHERE {pipeline_is(owner.pipeline)} AND kept = {literal(node)} "
-        f"AND noted_us >= {since_us} ORDER BY number"
+        f"SELECT row_key, sink_position FROM {LEDGER}.conflict "
+        f"WHERE {pipeline_is(owner.pipeline)} AND table_name = {literal(str(table))} "
+        f"AND kept = {literal(node)} AND noted_us >= {since_us} ORDER BY number"
     )
-    return {(str(table), str(key)): str(place) for table, key, place in rows}
+    return tuple((json.loads(key), str(place)) for key, place in rows)
 
 
 def of_tables(session: SinkSession, owner: Owner, *, since_us: int) -> tuple[ConflictsOfTable, ...]:

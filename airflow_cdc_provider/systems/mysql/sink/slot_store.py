@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.core.codec import position_from_json
-from airflow_cdc_provider.core.conflicts import Conflict
+from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.errors import only_of
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -189,9 +189,9 @@ class MySqlSlotStore:
         """Return what asks the server which texts are equal, over the same session."""
         return TextWeights(self.session)
 
-    def beaten(self, node: str, since_us: int) -> Mapping[tuple[str, str], str]:
-        """Return where the last change of each row is that `node` has beaten since a time."""
-        return conflict_rows.beaten(self.session, self._owner, node, since_us=since_us)
+    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
+        """Return which changes at the sink `node` has beaten since a time: keys and places."""
+        return conflict_rows.beaten(self.session, self._owner, table, node, since_us=since_us)
 
     # --- rows ---------------------------------------------------------------------------------
 
