@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,3 +145,19 @@ def conflicts_of(edge: Edge) -> list[tuple[object, ...]]:
         "SELECT row_key, kept, source_change, sink_change FROM airflow_cdc.conflict "
         f"WHERE pipeline = '{name}' ORDER BY number"
     )
+
+
+def change_in_any_order(
+    pair: Pair, change: Callable[[Callable[[str], object], random.Random, str], None]
+) -> None:
+    """Change rows at both nodes, and have the edges catch up now and then, and at the end."""
+    seed_of_test = random.randrange(1 << 30)
+    print(f"seed {seed_of_test}")
+    choose = random.Random(seed_of_test)
+    for _ in range(25):
+        for node in choose.sample([pair.one, pair.two], 2):
+            for _ in range(choose.randrange(4)):
+                change(node.execute, choose, node.name)
+        for edge in choose.sample([pair.there, pair.back], choose.randrange(3)):
+            edge.catch_up()
+    pair.catch_up()

@@ -14,7 +14,7 @@ from airflow_cdc_provider.cli.main import main
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.engine.sink.selection import TableBatch
 from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
-from tests.pipeline.pairs import Pair, conflicts_of, pair_of
+from tests.pipeline.pairs import Pair, change_in_any_order, conflicts_of, pair_of
 from tests.servers.given import SqlServer
 
 ROWS = 50
@@ -237,16 +237,7 @@ class Conflicts:
         assert "3 conflicts were settled" in capsys.readouterr().out
 
     def test_any_changes_of_the_same_rows_end_equal(self, pair: Pair) -> None:
-        seed_of_test = random.randrange(1 << 30)
-        print(f"seed {seed_of_test}")
-        choose = random.Random(seed_of_test)
-        for _ in range(25):
-            for node in choose.sample([pair.one, pair.two], 2):
-                for _ in range(choose.randrange(4)):
-                    change(node.execute, choose, node.name)
-            for edge in choose.sample([pair.there, pair.back], choose.randrange(3)):
-                edge.catch_up()
-        pair.catch_up()
+        change_in_any_order(pair, change)
         assert pair.is_equal
         assert conflicts_of(pair.there), "nothing was in conflict"
 

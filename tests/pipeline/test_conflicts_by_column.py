@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError
-from tests.pipeline.pairs import Edge, Pair, conflicts_of, pair_of
+from tests.pipeline.pairs import Edge, Pair, change_in_any_order, conflicts_of, pair_of
 from tests.servers.given import SqlServer
 
 ROWS = 20
@@ -112,16 +112,7 @@ class ByColumn:
         assert pair.one.execute("SELECT v, version FROM items WHERE id = 1") == [("falls", 13)]
 
     def test_any_changes_of_the_same_rows_end_equal(self, pair: Pair) -> None:
-        seed_of_test = random.randrange(1 << 30)
-        print(f"seed {seed_of_test}")
-        choose = random.Random(seed_of_test)
-        for _ in range(25):
-            for node in choose.sample([pair.one, pair.two], 2):
-                for _ in range(choose.randrange(4)):
-                    change(node.execute, choose, node.name)
-            for edge in choose.sample([pair.there, pair.back], choose.randrange(3)):
-                edge.catch_up()
-        pair.catch_up()
+        change_in_any_order(pair, change)
         assert pair.is_equal
         assert {row[1] for row in conflicts_of(pair.there)} == {"one", "two"}
 
