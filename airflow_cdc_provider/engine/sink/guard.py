@@ -244,7 +244,7 @@ class Guard:
 
 def without(work: TableBatch, clashes: Sequence[Clash]) -> TableBatch:
     """Return a batch's work without the rows that clash."""
-    left_out = {clash.work.plan.sink_table: clash for clash in clashes}
+    left_out = {clash.work.plan.sink_table: clash for clash in clashes if len(clash.rows)}
     tables = tuple(
         _without(table, left_out[table.plan.sink_table])
         if table.plan.sink_table in left_out

@@ -75,7 +75,7 @@ class RowIdentity:
 
     def names(self, keys: Sequence[Values]) -> list[str]:
         """Return a name for each key, by its values as JSON holds them; the same for one row."""
-        columns = [[key.get(name) for key in keys] for name in self._prefixes]
+        columns = [[_plain(key.get(name)) for key in keys] for name in self._prefixes]
         for at, (name, prefix) in enumerate(self._prefixes.items()):
             if name in self._types:
                 texts = [str(value)[: prefix or None] for value in columns[at]]
@@ -96,6 +96,11 @@ class RowIdentity:
         unknown = [*dict.fromkeys(text for text in texts if text not in known)]
         known.update(zip(unknown, self._weigher.of(self._types[name], unknown), strict=True))
         return [known[text] for text in texts]
+
+
+def _plain(value: object) -> object:
+    """Return a key's value; -0.0 and 0.0 are one key."""
+    return value + 0.0 if isinstance(value, float) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,16 @@ def test_all_spellings_of_a_row_that_clashes_are_left_out() -> None:
     assert left.merged.upserts.column("k").to_pylist() == ["y"]
 
 
+def test_a_row_has_one_name_however_its_key_is_written() -> None:
+    kind = ColumnType("double", TypeKind.FLOAT, KeyKind.OTHER)
+    columns = (Column("k", TEXT, nullable=False), Column("d", kind, nullable=False))
+    found = RowIdentity(TableSchema(TableId("d", "t"), columns, ("k", "d")), AnyCase())
+    one, other, third = found.names(
+        [{"k": "a", "d": 0.0}, {"d": -0.0, "k": "A", "gone": 1}, {"k": "a", "d": 1.0}]
+    )
+    assert one == other != third
+
+
 def test_of_a_key_over_the_beginning_of_columns_only_that_counts() -> None:
     bytes_ = ColumnType("varbinary", TypeKind.BINARY, KeyKind.BINARY)
     columns = (Column("k", TEXT, nullable=False), Column("b", bytes_, nullable=False))
