@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,15 @@ class ByColumn:
     def test_once_a_change_has_won_those_behind_it_do_whatever_their_value(
         self, pair: Pair
     ) -> None:
-        """The way back sees all of them at once, and takes the greatest."""
-        pair.two.execute("UPDATE items SET v = 'two', version = 15 WHERE id = 1")
+        """The way back sees all of them at once, and takes the greatest.
+
+        Clocks are not asked: that of a session may be anywhere.
+        """
+        with closing(pair.two.server.connect(pair.two.database)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("SET SESSION timestamp = 2100000000")
+            cursor.execute("UPDATE items SET v = 'two', version = 15 WHERE id = 1")
+            connection.commit()
         pair.one.execute("UPDATE items SET v = 'wins', version = 17 WHERE id = 1")
         pair.there.catch_up()  # a process of its own, so what has won is read from the ledger
         pair.one.execute("UPDATE items SET v = 'falls', version = 13 WHERE id = 1")

@@ -121,12 +121,6 @@ class Guard:
         self._read_s = 0.0
 
     @property
-    def oldest_us(self) -> int:
-        """Return when the oldest change that is kept was made, in microseconds; 0 if none is."""
-        points = (point for each in self._kept for point in each.points)
-        return min((point.committed_us for point in points), default=0)
-
-    @property
     def may_have_changes(self) -> bool:
         """Tell whether the sink's node had changed anything when its log was read last, if ever."""
         return self._reader is None or bool(self._kept)

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.records import TablePlan
 
 _MOST_LOOKS = 20
-_MARGIN_US = 3_600_000_000
-"""By how much the sink's clock may have been set back since a change was made."""
 _MOST_TEXT = 10_000
 """Of a value in a conflict's row, in characters: the rows themselves have all of it."""
 
@@ -58,11 +56,10 @@ class Store(Protocol):
     def text_weights(self) -> Weights:
         """Return what asks the server which texts are equal, over the same session."""
 
-    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
-        """Return which changes at the sink `node` has beaten since a time, in order.
+    def beaten(self, table: TableId, node: str) -> Sequence[tuple[Values, str]]:
+        """Return the last change of each row at the sink that `node` has beaten, in order.
 
-        Each by its row's key and the place of its transaction in the sink's log; the time is that
-        at which it was noted, in microseconds since the epoch.
+        Each by its row's key and the place of its transaction in the sink's log.
         """
 
 
@@ -182,11 +179,15 @@ class GuardedWrites:
         return source_wins
 
     def _beaten_in(self, clash: Clash) -> dict[str, str]:
-        """Return the places of the last changes that the source has beaten in a clash's table."""
+        """Return the places of the last changes that the source has beaten in a clash's table.
+
+        Of those that were stored before only what the source does not know counts still.
+        """
         table, identity = clash.work.plan.schema.table, clash.rows.identity
         if table not in self._beaten or self._beaten[table][0] is not identity:
-            since_us = self._guard.oldest_us - _MARGIN_US
-            found = self._store.beaten(table, self._guard.edge.src_node, since_us=since_us)
+            unknown = {point.where for part in clash.theirs for point in part.points}
+            stored = self._store.beaten(table, self._guard.edge.src_node)
+            found = [(key, place) for key, place in stored if place in unknown]
             names = identity.names([key for key, _ in found])
             places = (place for _, place in found)
             self._beaten[table] = identity, dict(zip(names, places, strict=True))

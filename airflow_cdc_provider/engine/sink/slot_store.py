@@ -109,8 +109,8 @@ class SlotStore(Protocol):
     def text_weights(self) -> Weights:
         """Return what asks the server which texts are equal, over the same session."""
 
-    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
-        """Return which changes at the sink `node` has beaten since a time: keys and places."""
+    def beaten(self, table: TableId, node: str) -> Sequence[tuple[Values, str]]:
+        """Return the last change of each row that `node` has beaten: keys and places, in order."""
 
     def commit_at_once(
         self,

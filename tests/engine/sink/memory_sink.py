@@ -442,7 +442,7 @@ class MemorySlotStore:
     def text_weights(self) -> Weights:
         raise NotImplementedError("it has no guard")
 
-    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
+    def beaten(self, table: TableId, node: str) -> Sequence[tuple[Values, str]]:
         raise NotImplementedError("it has no guard")
 
     def commit_at_once(

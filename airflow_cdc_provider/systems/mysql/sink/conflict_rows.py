@@ -20,6 +20,8 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _ROWS_A_STATEMENT = 20
+_ROW = "SHA2(row_key, 256)"
+"""Of long texts servers may look at the beginning alone where they group."""
 _COLUMNS = (
     "pipeline, table_name, kept, row_key, source_change, sink_change, source_position, "
     "sink_position, noted_us"
@@ -42,13 +44,17 @@ def count(session: SinkSession, owner: Owner) -> int:
 
 
 def beaten(
-    session: SinkSession, owner: Owner, table: TableId, node: str, *, since_us: int
+    session: SinkSession, owner: Owner, table: TableId, node: str
 ) -> tuple[tuple[Values, str], ...]:
-    """Return the key and the place of each change that a node's has beaten since a time."""
+    """Return the key and the place of the last change of each row that a node's has beaten.
+
+    In the order in which they were noted; a row whose key is written in two ways is there twice.
+    """
     rows = session.rows(
-        f"SELECT row_key, sink_position FROM {LEDGER}.conflict "
-        f"WHERE {pipeline_is(owner.pipeline)} AND table_name = {literal(str(table))} "
-        f"AND kept = {literal(node)} AND noted_us >= {since_us} ORDER BY number"
+        f"SELECT row_key, sink_position FROM {LEDGER}.conflict JOIN (SELECT MAX(number) AS number "
+        f"FROM {LEDGER}.conflict WHERE {pipeline_is(owner.pipeline)} "
+        f"AND table_name = {literal(str(table))} AND kept = {literal(node)} GROUP BY {_ROW}) "
+        "AS last_one USING (number) ORDER BY number"
     )
     return tuple((json.loads(key), str(place)) for key, place in rows)
 
@@ -56,7 +62,7 @@ def beaten(
 def of_tables(session: SinkSession, owner: Owner, *, since_us: int) -> tuple[ConflictsOfTable, ...]:
     """Return how many conflicts of each table there were since a time, by the node kept."""
     rows = session.rows(
-        "SELECT table_name, kept, COUNT(*), COUNT(DISTINCT row_key), MAX(noted_us) "
+        f"SELECT table_name, kept, COUNT(*), COUNT(DISTINCT {_ROW}), MAX(noted_us) "
         f"FROM {LEDGER}.conflict WHERE {pipeline_is(owner.pipeline)} AND noted_us >= {since_us} "
         "GROUP BY table_name, kept ORDER BY table_name, kept"
     )

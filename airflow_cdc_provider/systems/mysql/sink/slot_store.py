@@ -189,9 +189,9 @@ class MySqlSlotStore:
         """Return what asks the server which texts are equal, over the same session."""
         return TextWeights(self.session)
 
-    def beaten(self, table: TableId, node: str, *, since_us: int) -> Sequence[tuple[Values, str]]:
-        """Return which changes at the sink `node` has beaten since a time: keys and places."""
-        return conflict_rows.beaten(self.session, self._owner, table, node, since_us=since_us)
+    def beaten(self, table: TableId, node: str) -> Sequence[tuple[Values, str]]:
+        """Return the last change of each row that `node` has beaten: keys and places, in order."""
+        return conflict_rows.beaten(self.session, self._owner, table, node)
 
     # --- rows ---------------------------------------------------------------------------------
 
