@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.mysql.dialect.sql import text_literal
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _TEXTS_A_QUERY = 200
-_FINER = re.compile(r"(uca1400_.*)(as_ci|a[is]_cs)")
-"""Collations by which MariaDB's weights have more in them than it compares."""
+_FINER = re.compile(r"uca1400_.*(as_ci|a[is]_cs)|_w2")
+"""MariaDB's collations of several levels: their weights have more in them than is compared."""
 
 
 class TextWeights:
@@ -30,20 +29,18 @@ class TextWeights:
 
         `kind` has the charset and the collation of the column at the sink.
         """
-        finer = _FINER.search(str(kind.collation))
-        if finer is None:
+        if _FINER.search(str(kind.collation)) is None:
             return self._weights(kind, texts)
-        coarser = replace(kind, collation=_FINER.sub(r"\1ai_ci", str(kind.collation)))
-        weights = self._weights(coarser, texts)
+        weights = self._weights(kind, texts, level=" LEVEL 1")
         return [self._apart(kind, *each) for each in zip(texts, weights, strict=True)]
 
-    def _weights(self, kind: ColumnType, texts: Sequence[str]) -> list[bytes]:
-        """Return the weights of texts by a collation that compares nothing but these."""
+    def _weights(self, kind: ColumnType, texts: Sequence[str], *, level: str = "") -> list[bytes]:
+        """Return the weights of texts, all of them or those of a level."""
         found: list[bytes] = []
-        space = self._space(kind)
+        space = self._space(kind, level)
         wanted = texts if space is None else [text.rstrip(" ") for text in texts]
         for first in range(0, len(texts), _TEXTS_A_QUERY):
-            found += self._asked(kind, wanted[first : first + _TEXTS_A_QUERY])
+            found += self._asked(kind, wanted[first : first + _TEXTS_A_QUERY], level)
         if space and str(kind.charset).startswith("utf8"):
             return [_without_end(weight, space) for weight in found]
         return found
@@ -61,18 +58,18 @@ class TextWeights:
             unequal.append(text)
         return weight + b"%d" % unequal.index(text)
 
-    def _space(self, kind: ColumnType) -> bytes | None:
+    def _space(self, kind: ColumnType, level: str) -> bytes | None:
         """Return the weight of a space if those at the end of texts do not count, else None."""
         if str(kind.collation) not in self._spaces:
             question = f"SELECT {_stored(kind, 'a')} = {_stored(kind, 'a ')}"
             ((is_padded,),) = self._session.rows(question)
-            (space,) = self._asked(kind, [" "])
+            (space,) = self._asked(kind, [" "], level)
             self._spaces[str(kind.collation)] = space if int(is_padded) else None
         return self._spaces[str(kind.collation)]
 
-    def _asked(self, kind: ColumnType, texts: Sequence[str]) -> Iterator[bytes]:
+    def _asked(self, kind: ColumnType, texts: Sequence[str], level: str) -> Iterator[bytes]:
         """Yield the weights of some texts, from one query."""
-        columns = (f"HEX(WEIGHT_STRING({_stored(kind, text)}))" for text in texts)
+        columns = (f"HEX(WEIGHT_STRING({_stored(kind, text)}{level}))" for text in texts)
         (weights,) = self._session.rows(f"SELECT {', '.join(columns)}")
         yield from (bytes.fromhex(each or "") for each in weights)
 
