@@ -72,8 +72,11 @@ def compare(
     hit: set[int] = set()
     for changes, points in reversed(theirs):
         steps = _steps(changes, rows, column)
-        places = [points[at].where for at in as_numpy(changes.transaction).tolist()]
-        by_sink.append(steps.only(_not_beaten(steps, places, beaten, hit)) if beaten else steps)
+        if beaten:
+            number = as_numpy(changes.transaction)[steps.change]
+            places = [points[at].where for at in number.tolist()]
+            steps = steps.only(_not_beaten(steps, places, beaten, hit))
+        by_sink.append(steps)
     found = [*by_source, *by_sink]
     kind = by_source[0].values.type
     strength = _ranks(pa.concat_arrays([each.values.cast(kind) for each in found])) * 2
@@ -112,12 +115,13 @@ def _not_beaten(
 ) -> BoolArray:
     """Tell which of a part's steps are behind the last one that was beaten; parts come last first.
 
-    `hit` are the rows whose beaten place has been met: it is added to.
+    `places` has that of each step. `hit` are the rows whose beaten place has been met: it is added
+    to.
     """
     left = np.ones(len(steps.row), np.bool_)
     for step in np.flatnonzero(np.isin(steps.row, list(beaten)))[::-1].tolist():
         row = int(steps.row[step])
-        if row in hit or places[steps.change[step]] == beaten[row]:
+        if row in hit or places[step] == beaten[row]:
             hit.add(row)
             left[step] = False
     return left
