@@ -301,13 +301,13 @@ TEXT_KEYS = [
 
 @pytest.mark.parametrize("winner", ["one", "two"])
 def test_keys_that_a_collation_takes_for_one_are_one_row_however_they_are_written(
-    mysql_server: SqlServer,
     mariadb_server: SqlServer,
+    mysql_server: SqlServer,
     fresh_database: Callable[[SqlServer], str],
     tmp_path: Path,
     winner: str,
 ) -> None:
-    pair = pair_of(mysql_server, mariadb_server, fresh_database, tmp_path, winner=winner)
+    pair = pair_of(mariadb_server, mysql_server, fresh_database, tmp_path, winner=winner)
     for number, (collation, *_) in enumerate(TEXT_KEYS):
         charset = collation.split("_")[0]
         pair.one.execute(
@@ -332,12 +332,12 @@ def test_keys_that_a_collation_takes_for_one_are_one_row_however_they_are_writte
 
 
 def test_keys_that_a_collation_tells_apart_are_no_conflict(
+    mariadb_server: SqlServer,
     mysql_server: SqlServer,
-    mysql_sink: SqlServer,
     fresh_database: Callable[[SqlServer], str],
     tmp_path: Path,
 ) -> None:
-    pair = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path, winner="one")
+    pair = pair_of(mariadb_server, mysql_server, fresh_database, tmp_path, winner="one")
     pair.one.execute("CREATE TABLE t (k VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, v INT)")
     pair.one.execute("INSERT INTO t VALUES ('a', 1)")
     pair.begin()

@@ -217,14 +217,14 @@ def test_a_rule_that_does_not_fit_a_table_is_refused_before_anything_begins(
 
 @pytest.mark.parametrize("falls", ["UPDATE t SET k = 'X', version = 2", "delete and insert"])
 def test_what_has_won_is_known_however_its_key_is_written(
-    mysql_server: SqlServer,
     mariadb_server: SqlServer,
+    mysql_server: SqlServer,
     fresh_database: Callable[[SqlServer], str],
     tmp_path: Path,
     falls: str,
 ) -> None:
     pair = pair_of(
-        mysql_server, mariadb_server, fresh_database, tmp_path, winner="one", column="version"
+        mariadb_server, mysql_server, fresh_database, tmp_path, winner="one", column="version"
     )
     pair.one.execute(
         "CREATE TABLE t (k VARCHAR(9) COLLATE utf8mb4_unicode_ci PRIMARY KEY, version INT)"
