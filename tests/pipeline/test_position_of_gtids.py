@@ -78,6 +78,15 @@ def handed_off(shop: Shop) -> Run:
     return run
 
 
+def test_the_log_that_waits_is_at_most_what_the_server_keeps(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = handed_off(shop)
+    assert small_work._log_left(run).startswith("at most ")
+    monkeypatch.setattr(small_work, "SMALL_LOG_BYTES", 100)
+    assert small_work._log_left(run) == ""
+
+
 def switched(source: SqlServer, modes: tuple[str, ...]) -> None:
     for mode in modes:
         source.execute(f"SET GLOBAL gtid_mode = {mode}")
