@@ -12,6 +12,7 @@ import pytest
 from airflow_cdc_provider.core.errors import RetryableError
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.pairs import Edge, Node, Pair, pair_of
+from tests.servers.accounts import least_privileged, source_account
 from tests.servers.given import SqlServer
 
 
@@ -59,6 +60,16 @@ class Verified:
         unlogged(pair.two, "DELETE FROM items WHERE id = 3")
         unlogged(pair.two, "INSERT INTO items VALUES (4, 4)")
         assert compared(pair.there) == compared(pair.back) == [(1, 1, 1, 0)]
+
+    def test_an_account_that_does_not_see_the_edge_back_compares_all_the_same(
+        self, pair: Pair, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        unlogged(pair.two, "UPDATE items SET v = 20 WHERE id = 2")
+        account = source_account(pair.one.server, pair.one.database)
+        with least_privileged(account):
+            pair.there.environment["one_DSN"] = account.dsn
+            assert compared(pair.there) == [(0, 0, 1, 0)]
+        assert "let the source's account read airflow_cdc" in caplog.text
 
 
 class TestMySqlToMySql(Verified):

@@ -7,16 +7,19 @@ holds none is nothing to wait for: no edge need ever commit it.
 
 from __future__ import annotations
 
+import logging
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
     IncomparablePositionsError,
     RefusedError,
     RetryableError,
 )
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog, OwnLog
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.topology import Topology
     from airflow_cdc_provider.engine.ledger.ledger import Ledger
 
+log = logging.getLogger(__name__)
 _LOOK_EVERY_S, _POLL_S, _BATCH_S = 1.0, 0.05, 1.0
 _READER = 1
 """Of the readers of the sink's own log: the first is the guard's."""
@@ -48,14 +52,28 @@ class WayBack:
 
     @classmethod
     def of(cls, run: Run) -> WayBack | None:
-        """Return the way back of an edge; None if the pipeline is none, or its folder has none."""
+        """Return the way back of an edge; None if there is none, or its ledger is not to be seen.
+
+        There is none if no file of the folder is the opposite edge.
+        """
         edge, sink = run.model.edge, sink_of(run)
         if edge is None or not isinstance(sink, HasOwnLog):
             return None
-        with suppress(RefusedError):
+        try:
             model = load_pipeline(opposite_file(run)).model
             back = open_sink(model.sink.type, run.servers.source, Owner(model.name, 0), ())
             return cls(run, edge, sink.own_log(), back.open_ledger())
+        except AccessDeniedError as denied:
+            log.warning(
+                "how far the edge back to %s is cannot be seen, so rows on their way may be told "
+                "as different: pipeline=%s cause=%s; what to do: let the source's account read %s",
+                edge.src_node,
+                run.name,
+                denied.what,
+                LEDGER_DATABASE,
+            )
+        except RefusedError:
+            log.debug("no file beside is the edge back: pipeline=%s", run.name)
         return None
 
     def close(self) -> None:
