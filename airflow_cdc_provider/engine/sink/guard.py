@@ -25,7 +25,6 @@ from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, TableChanges
 from airflow_cdc_provider.columns.merge import MergedChanges
 from airflow_cdc_provider.columns.row_keys import key_codes
-from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
@@ -33,7 +32,7 @@ from airflow_cdc_provider.core.errors import (
     SinkUnreachableError,
 )
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
-from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.sink.own_log import open_changes_of_others
 from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity, Weights
 from airflow_cdc_provider.engine.sink.selection import TableBatch, TableWork
 
@@ -206,15 +205,11 @@ class Guard:
 
     def _opened(self, known: LogPosition) -> TailReader:
         """Open the sink's own log behind a position."""
-        with self._own_log.catalogue(purpose="guard of an edge") as catalogue:
-            schemas = catalogue.schemas(self._tables)
-        self._schemas = schemas
         self._identities.clear()
-        reading = LogReading(
-            schemas, 0, options=self._options, origins=self.edge.opposite().origins()
+        self._schemas, reader = open_changes_of_others(
+            self._own_log, self.edge, self._tables, known, options=self._options, reader=0
         )
-        stream = StreamSplit(known, None, ()).with_tables(dict.fromkeys(schemas, known), ())
-        return self._own_log.log_reader(stream.read(schemas), reading)
+        return reader
 
     def _take(self, batch: ChangeBatch) -> None:
         """Keep what the sink's node changed."""

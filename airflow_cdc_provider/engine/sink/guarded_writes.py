@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,10 +21,10 @@ from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.core.conflicts import Conflict, RowChange, Values
 from airflow_cdc_provider.core.errors import IntegrityError, SinkBusyError, only_of
 from airflow_cdc_provider.engine.sink.guard import Clash, Guard, without
-from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity, Weights
+from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity
 from airflow_cdc_provider.engine.sink.selection import Selection, TableBatch
 from airflow_cdc_provider.engine.sink.settling import Part, compare
-from airflow_cdc_provider.engine.sink.slot_store import SlotRow
+from airflow_cdc_provider.engine.sink.slot_store import SlotRow, SlotStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,31 +36,6 @@ if TYPE_CHECKING:
 _MOST_LOOKS = 20
 _MOST_TEXT = 10_000
 """Of a value in a conflict's row, in characters: the rows themselves have all of it."""
-
-
-class Store(Protocol):
-    """What guarded writes need of a slot's store, within its open transaction."""
-
-    def write(self, work: TableBatch) -> None:
-        """Write the rows of a batch."""
-
-    def set_savepoint(self) -> None:
-        """Begin what `undo_to_savepoint` undoes."""
-
-    def undo_to_savepoint(self) -> None:
-        """Undo what was written since the savepoint; the rows stay locked."""
-
-    def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
-        """Store conflicts with the rows that were kept."""
-
-    def text_weights(self) -> Weights:
-        """Return what asks the server which texts are equal, over the same session."""
-
-    def beaten(self, table: TableId, node: str) -> Sequence[tuple[Values, str]]:
-        """Return the last change of each row at the sink that `node` has beaten, in order.
-
-        Each by its row's key and the place of its transaction in the sink's log.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +71,7 @@ class _Ours:
 class GuardedWrites:
     """Writes batches of changes through a guard."""
 
-    def __init__(self, guard: Guard, store: Store) -> None:
+    def __init__(self, guard: Guard, store: SlotStore) -> None:
         self._guard = guard
         self._store = store
         self._beaten: dict[TableId, tuple[RowIdentity, dict[str, str]]] = {}

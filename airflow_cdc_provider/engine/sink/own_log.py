@@ -28,6 +28,10 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_cdc_provider.core.jobspec import SourceOptions
+    from airflow_cdc_provider.core.table_schema import TableSchema
+    from airflow_cdc_provider.core.topology import Topology
+
 
 class OwnLog(Protocol):
     """The log that a sink's server writes of all that is committed there."""
@@ -66,3 +70,24 @@ class HasOwnLog(Protocol):
 
     def own_log(self) -> OwnLog:
         """Return the sink's own log; nothing is connected yet."""
+
+
+def open_changes_of_others(
+    own_log: OwnLog,
+    edge: Topology,
+    tables: Sequence[TableId],
+    start: LogPosition,
+    *,
+    options: SourceOptions,
+    reader: int,
+) -> tuple[Mapping[TableId, TableSchema], TailReader]:
+    """Open a reader of what others than this edge write at its sink, behind a place in its log.
+
+    It leaves out what the edge back leaves out. Returns the tables' definitions, too; `reader` is
+    its number among the readers of this log.
+    """
+    with own_log.catalogue(purpose="changes of others at the sink") as catalogue:
+        schemas = catalogue.schemas(tables)
+    reading = LogReading(schemas, reader, options=options, origins=edge.opposite().origins())
+    stream = StreamSplit(start, None, ()).with_tables(dict.fromkeys(schemas, start), ())
+    return schemas, own_log.log_reader(stream.read(schemas), reading)

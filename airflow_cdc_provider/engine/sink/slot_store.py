@@ -104,13 +104,16 @@ class SlotStore(Protocol):
         """Undo what was written since the savepoint; the rows stay locked."""
 
     def note_conflicts(self, conflicts: Sequence[Conflict]) -> None:
-        """Store conflicts in the open transaction."""
+        """Store conflicts in the open transaction, with the rows that were kept."""
 
     def text_weights(self) -> Weights:
         """Return what asks the server which texts are equal, over the same session."""
 
     def beaten(self, table: TableId, node: str) -> Sequence[tuple[Values, str]]:
-        """Return the last change of each row that `node` has beaten: keys and places, in order."""
+        """Return the last change of each row at the sink that `node` has beaten, in order.
+
+        Each by its row's key and the place of its transaction in the sink's log.
+        """
 
     def commit_at_once(
         self,

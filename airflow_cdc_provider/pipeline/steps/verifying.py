@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import cache
 
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
-    IncomparablePositionsError,
     RefusedError,
     RetryableError,
     TablesStoppedError,
@@ -31,7 +31,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, 
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
 from airflow_cdc_provider.pipeline.steps.verified import note_verified
 from airflow_cdc_provider.pipeline.steps.verify_budget import EVERY_ROW, Budget
-from airflow_cdc_provider.pipeline.steps.way_back import WayBack
+from airflow_cdc_provider.pipeline.steps.way_back import WayBack, covers
 
 SETTLE_S = 120.0
 _POLL_S = 0.3
@@ -75,12 +75,15 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     chosen = budget.tables_of(run, [plan.schema.table for plan in asked])
     ranges = budget.ranges_of(run, [plan for plan in asked if plan.schema.table in chosen])
 
-    way_back = WayBack.of(run)
+    @cache
+    def way_back() -> WayBack | None:
+        found = WayBack.of(run)
+        return None if found is None else opened.enter_context(closing(found))
 
     def recheck() -> None:
         may_wait = catch_up is None or _streams(run)
-        if way_back is not None:
-            way_back.wait(timeout_s=settle_s)
+        if (back := way_back()) is not None:
+            back.wait(timeout_s=settle_s)
         if may_wait and wait_for_stream(run, timeout_s=settle_s):
             return
         if catch_up is not None:  # also where a stream has ended meanwhile
@@ -89,7 +92,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         elif refuse_late:
             raise _late(run)
 
-    with nullcontext() if way_back is None else closing(way_back):
+    with ExitStack() as opened:
         found = compare(
             source_of(run),
             sink_of(run),
@@ -119,7 +122,7 @@ def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
     with closing(open_ledger(run)) as ledger:
         while True:
             stream = ledger.stream()
-            if stream is not None and (_covers(stream.start, end) or _nothing_waits(run, end)):
+            if stream is not None and (covers(stream.start, end) or _nothing_waits(run, end)):
                 return True
             if not _streams(run):
                 return False
@@ -149,20 +152,12 @@ def _late(run: Run) -> RefusedError:
     )
 
 
-def _covers(position: LogPosition, end: LogPosition) -> bool:
-    """Tell whether a position covers another; False if they cannot be compared."""
-    try:
-        return position.covers(end)
-    except IncomparablePositionsError:
-        return False  # right after the hand-off a position may have no place in the log
-
-
 def _nothing_waits(run: Run, end: LogPosition) -> bool:
     """Tell whether the stream has read to `end`, and has nothing left to commit."""
     told = run.store.stream(run.name)
     if told is None or told.source_end is None or told.lag_us != 0:
         return False
-    return _streams(run) and _covers(told.source_end, end)
+    return _streams(run) and covers(told.source_end, end)
 
 
 def _streams(run: Run) -> bool:

@@ -12,7 +12,6 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.errors import (
     AccessDeniedError,
     IncomparablePositionsError,
@@ -20,9 +19,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
 )
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE
-from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.sink.own_log import HasOwnLog, OwnLog
+from airflow_cdc_provider.engine.sink.own_log import HasOwnLog, OwnLog, open_changes_of_others
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run
@@ -87,7 +84,7 @@ class WayBack:
             end = log_end.now()
         while True:
             stream = self._ledger.stream()
-            if stream is None or _covers(stream.start, end):
+            if stream is None or covers(stream.start, end):
                 return
             if time.monotonic() >= look_s:
                 if not self._has_rows(stream.start, end):
@@ -106,19 +103,21 @@ class WayBack:
 
     def _has_rows(self, start: LogPosition, end: LogPosition) -> bool:
         """Tell whether the sink's node has written rows of the tables between two places."""
-        plans: list[TablePlan] = [state.plan for state in self._run.store.tables(self._run.name)]
-        with self._own_log.catalogue() as catalogue:
-            schemas = catalogue.schemas([plan.sink_table for plan in plans])
-        options, origins = self._run.model.source_options, self._edge.opposite().origins()
-        reading = LogReading(schemas, _READER, options=options, origins=origins)
-        stream = StreamSplit(start, None, ()).with_tables(dict.fromkeys(schemas, start), ())
-        with closing(self._own_log.log_reader(stream.read(schemas), reading)) as reader:
+        _, reader = open_changes_of_others(
+            self._own_log,
+            self._edge,
+            [state.plan.sink_table for state in self._run.store.tables(self._run.name)],
+            start,
+            options=self._run.model.source_options,
+            reader=_READER,
+        )
+        with closing(reader):
             return any(batch.changes for batch in reader.read_up_to(end, batch_s=_BATCH_S))
 
 
-def _covers(position: LogPosition, end: LogPosition) -> bool:
+def covers(position: LogPosition, end: LogPosition) -> bool:
     """Tell whether a position covers another; False if they cannot be compared."""
     try:
         return position.covers(end)
     except IncomparablePositionsError:
-        return False
+        return False  # right after the hand-off a position may have no place in the log
