@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
+from tests.pipeline.pairs import MakePair, pair_of
 from tests.servers.given import SqlServer
 
 FILE = """\
@@ -59,6 +61,12 @@ class Shop:
     @property
     def sink_endpoint(self) -> Endpoint:
         return Endpoint.parse(self.environment["DR_DSN"])
+
+
+@pytest.fixture
+def make_pair(fresh_database: Callable[[SqlServer], str], tmp_path: Path) -> MakePair:
+    """Make pairs of nodes: give it their servers, and who wins conflicts, if they are settled."""
+    return partial(pair_of, fresh_database=fresh_database, folder=tmp_path)
 
 
 @pytest.fixture

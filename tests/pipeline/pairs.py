@@ -119,6 +119,10 @@ class Pair:
         return self.one.dump() == self.two.dump()
 
 
+MakePair = Callable[..., Pair]
+"""`pair_of` in a test's own databases and folder: the fixture `make_pair`."""
+
+
 def pair_of(
     one: SqlServer,
     two: SqlServer,

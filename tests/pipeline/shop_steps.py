@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.split_planner import splits_between
@@ -14,7 +15,9 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.systems.mysql.sink.ledger import store_report
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from tests.behaviours.state_behaviours import at
-from tests.pipeline.conftest import Shop
+
+if TYPE_CHECKING:
+    from tests.pipeline.conftest import Shop
 
 
 def planned_splits(run: Run) -> list[SnapshotSplit]:

@@ -6,7 +6,6 @@ import json
 import random
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from airflow_cdc_provider.cli.main import main
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.engine.sink.selection import TableBatch
 from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
-from tests.pipeline.pairs import Pair, change_in_any_order, conflicts_of, pair_of
+from tests.pipeline.pairs import MakePair, Pair, change_in_any_order, conflicts_of
 from tests.servers.given import SqlServer
 
 ROWS = 50
@@ -42,10 +41,9 @@ class Conflicts:
         self,
         mysql_server: SqlServer,
         mysql_sink: SqlServer,
-        fresh_database: Callable[[SqlServer], str],
-        tmp_path: Path,
+        make_pair: MakePair,
     ) -> Pair:
-        made = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path, winner="one")
+        made = make_pair(mysql_server, mysql_sink, winner="one")
         made.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v VARCHAR(40), n INT)")
         rows = ", ".join(f"({n}, 'first', 0)" for n in range(1, ROWS + 1))
         made.one.execute(f"INSERT INTO items VALUES {rows}")
@@ -270,10 +268,9 @@ class TestMySqlToMariaDb(Conflicts):
 def test_a_unique_value_of_two_rows_ends_both_edges_until_one_gives_it_up(
     mysql_server: SqlServer,
     mariadb_server: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
+    make_pair: MakePair,
 ) -> None:
-    pair = pair_of(mysql_server, mariadb_server, fresh_database, tmp_path, winner="two")
+    pair = make_pair(mysql_server, mariadb_server, winner="two")
     pair.one.execute("CREATE TABLE codes (id INT PRIMARY KEY, code INT UNIQUE)")
     pair.one.execute("INSERT INTO codes VALUES (1, 1), (2, 2)")
     pair.begin()
@@ -303,11 +300,10 @@ TEXT_KEYS = [
 def test_keys_that_a_collation_takes_for_one_are_one_row_however_they_are_written(
     mariadb_server: SqlServer,
     mysql_server: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
+    make_pair: MakePair,
     winner: str,
 ) -> None:
-    pair = pair_of(mariadb_server, mysql_server, fresh_database, tmp_path, winner=winner)
+    pair = make_pair(mariadb_server, mysql_server, winner=winner)
     for number, (collation, *_) in enumerate(TEXT_KEYS):
         charset = collation.split("_")[0]
         pair.one.execute(
@@ -334,10 +330,9 @@ def test_keys_that_a_collation_takes_for_one_are_one_row_however_they_are_writte
 def test_keys_that_a_collation_tells_apart_are_no_conflict(
     mariadb_server: SqlServer,
     mysql_server: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
+    make_pair: MakePair,
 ) -> None:
-    pair = pair_of(mariadb_server, mysql_server, fresh_database, tmp_path, winner="one")
+    pair = make_pair(mariadb_server, mysql_server, winner="one")
     pair.one.execute("CREATE TABLE t (k VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, v INT)")
     pair.one.execute("INSERT INTO t VALUES ('a', 1)")
     pair.begin()

@@ -6,12 +6,11 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError
-from tests.pipeline.pairs import Edge, Pair, change_in_any_order, conflicts_of, pair_of
+from tests.pipeline.pairs import Edge, MakePair, Pair, change_in_any_order, conflicts_of
 from tests.servers.given import SqlServer
 
 ROWS = 20
@@ -23,12 +22,9 @@ class ByColumn:
         self,
         mysql_server: SqlServer,
         mysql_sink: SqlServer,
-        fresh_database: Callable[[SqlServer], str],
-        tmp_path: Path,
+        make_pair: MakePair,
     ) -> Pair:
-        made = pair_of(
-            mysql_server, mysql_sink, fresh_database, tmp_path, winner="one", column="version"
-        )
+        made = make_pair(mysql_server, mysql_sink, winner="one", column="version")
         made.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v VARCHAR(40), version INT)")
         rows = ", ".join(f"({n}, 'first', 10)" for n in range(1, ROWS + 1))
         made.one.execute(f"INSERT INTO items VALUES {rows}")
@@ -162,10 +158,9 @@ def with_rules(edge: Edge, rules: str) -> None:
 def test_tables_have_rules_of_their_own_and_the_column_may_be_a_time(
     mysql_server: SqlServer,
     mariadb_server: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
+    make_pair: MakePair,
 ) -> None:
-    pair = pair_of(mysql_server, mariadb_server, fresh_database, tmp_path, winner="one", column="t")
+    pair = make_pair(mysql_server, mariadb_server, winner="one", column="t")
     for edge in (pair.there, pair.back):
         name = edge.src.database
         rules = f"{name}.priced: {{policy: column, column: price}}, {name}.p*: {{policy: priority"
@@ -200,13 +195,12 @@ def test_tables_have_rules_of_their_own_and_the_column_may_be_a_time(
 def test_a_rule_that_does_not_fit_a_table_is_refused_before_anything_begins(
     mysql_server: SqlServer,
     mysql_sink: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
+    make_pair: MakePair,
     column: str,
     rules: str,
     what: str,
 ) -> None:
-    pair = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path, winner="one", column=column)
+    pair = make_pair(mysql_server, mysql_sink, winner="one", column=column)
     pair.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v VARCHAR(20), n INT)")
     if rules:
         with_rules(pair.there, rules)
@@ -219,13 +213,10 @@ def test_a_rule_that_does_not_fit_a_table_is_refused_before_anything_begins(
 def test_what_has_won_is_known_however_its_key_is_written(
     mariadb_server: SqlServer,
     mysql_server: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
+    make_pair: MakePair,
     falls: str,
 ) -> None:
-    pair = pair_of(
-        mariadb_server, mysql_server, fresh_database, tmp_path, winner="one", column="version"
-    )
+    pair = make_pair(mariadb_server, mysql_server, winner="one", column="version")
     pair.one.execute(
         "CREATE TABLE t (k VARCHAR(9) COLLATE utf8mb4_unicode_ci PRIMARY KEY, version INT)"
     )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from airflow_cdc_provider.core.errors import RetryableError
 from airflow_cdc_provider.pipeline.steps.verifying import verify
-from tests.pipeline.pairs import Edge, Node, Pair, pair_of
+from tests.pipeline.pairs import Edge, MakePair, Node, Pair
 from tests.servers.accounts import least_privileged, source_account
 from tests.servers.given import SqlServer
 
@@ -37,10 +35,9 @@ class Verified:
         self,
         mysql_server: SqlServer,
         mysql_sink: SqlServer,
-        fresh_database: Callable[[SqlServer], str],
-        tmp_path: Path,
+        make_pair: MakePair,
     ) -> Pair:
-        made = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path, winner="one")
+        made = make_pair(mysql_server, mysql_sink, winner="one")
         made.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v INT)")
         made.one.execute("INSERT INTO items VALUES (1, 1), (2, 2), (3, 3)")
         made.begin()

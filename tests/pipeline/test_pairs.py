@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from airflow_cdc_provider.pipeline.steps.seeding import seed
-from tests.pipeline.pairs import Pair, edge_between, pair_of
+from tests.pipeline.pairs import MakePair, Pair, edge_between
 from tests.servers.given import SqlServer
 
 ORDERS = """CREATE TABLE orders (
@@ -40,10 +39,9 @@ class Pairs:
         self,
         mysql_server: SqlServer,
         mysql_sink: SqlServer,
-        fresh_database: Callable[[SqlServer], str],
-        tmp_path: Path,
+        make_pair: MakePair,
     ) -> Pair:
-        made = pair_of(mysql_server, mysql_sink, fresh_database, tmp_path)
+        made = make_pair(mysql_server, mysql_sink)
         made.one.execute(ORDERS)
         made.one.execute("CREATE TABLE people (id INT PRIMARY KEY, name VARCHAR(20), doc JSON)")
         rows = ", ".join(f"({n}, 'first', {n}.5, {n})" for n in range(1, ROWS + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,8 +19,10 @@ from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
-from tests.pipeline.conftest import Shop
 from tests.pipeline.shop_steps import planned_splits, publish
+
+if TYPE_CHECKING:
+    from tests.pipeline.conftest import Shop
 
 NO_SPARK = "spark://127.0.0.1:1"
 
