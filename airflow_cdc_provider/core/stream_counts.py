@@ -10,13 +10,16 @@ from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
 
 @dataclass(frozen=True, slots=True)
 class StreamCounts:
-    """The stream's commits since the hand-off: counts, and the lag at the last one."""
+    """The stream's commits since the hand-off: counts, and how old the newest change is."""
 
     batches: int = 0
     changes: int = 0
     transactions: int = 0
-    lag_us: int | None = None
-    """Age of the last source commit when it was committed here; None before the first."""
+    age_us: int | None = None
+    """For how long the newest change that is applied had been committed at the source, when asked.
+
+    By the clocks of source and sink; None before the first change.
+    """
 
 
 @dataclass(frozen=True, slots=True)

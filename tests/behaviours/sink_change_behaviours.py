@@ -6,6 +6,8 @@ Positions are offsets: the stream is handed off at 100, and each transaction tak
 from __future__ import annotations
 
 import random
+import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -112,7 +114,7 @@ class ChangeSinkBehaviours:
             sink.apply(world.batch(start=start, end=start + 90))
         assert sink.quiet == IdleRange(at(110), at(290), only_ledgers=False)
         assert world.ledger.stream().start == at(110)
-        assert world.ledger.counts() == before
+        assert replace(world.ledger.counts(), age_us=before.age_us) == before
         sink.apply(world.batch([insert(2, "b")], start=290))
         assert sink.quiet is None
         assert world.ledger.stream().start == at(300)
@@ -122,7 +124,7 @@ class ChangeSinkBehaviours:
         world.hand_off()
         sink = world.changes()
         sink.apply(world.batch([insert(1, "a")]))
-        lag = world.ledger.counts().lag_us
+        age_us = world.ledger.counts().age_us
         for quiet, reached in (
             (IdleRange(at(120), at(200), only_ledgers=False), 110),
             (IdleRange(at(100), at(200), only_ledgers=False), 200),
@@ -130,9 +132,18 @@ class ChangeSinkBehaviours:
         ):
             world.ledger.pass_over(quiet)
             assert world.ledger.stream().start == at(reached)
-        assert world.ledger.counts().lag_us == lag
+        assert world.ledger.counts().age_us >= age_us
         sink.apply(world.batch([insert(2, "b")], start=200))
         assert world.held() == [(1, "a"), (2, "b")]
+
+    def test_the_newest_change_is_as_old_as_when_it_is_asked(self, world: SinkWorld) -> None:
+        world.hand_off()
+        assert world.ledger.counts().age_us is None
+        world.changes().apply(world.batch([insert(1, "a")]))
+        first, asked = world.ledger.counts().age_us, time.monotonic()
+        time.sleep(0.05)
+        grown_us = world.ledger.counts().age_us - first
+        assert 40_000 <= grown_us <= (time.monotonic() - asked + 1) * 1e6
 
     def test_only_the_owner_moves_the_ledger_over_quiet_log(self, world: SinkWorld) -> None:
         world.hand_off()

@@ -273,7 +273,7 @@ class Heartbeat:
             batch=counts.batches,
             changes=counts.changes,
             transactions=counts.transactions,
-            lag_us=lag.at(reached, source_end, counts.lag_us, now_us),
+            lag_us=lag.at(reached, source_end, counts.age_us, now_us),
             heartbeat_us=now_us,
             inconsistent=split.inconsistent,
         )

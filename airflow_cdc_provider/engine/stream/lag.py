@@ -2,9 +2,9 @@
 
 Told is the age of the moment up to which the sink is known to have all of the source: when the
 newest applied change was committed there, or when the end of the log was last seen to be reached,
-whichever is later. The ledger knows how old the last change was when it was applied, so while more
-log waits and the position stands, the lag grows by the time that goes by. The same holds while the
-source does not say where its log ends: who was at the end may be behind since.
+whichever is later. So the lag grows by the time that goes by while more log waits and the position
+stands, also where the sink cannot be asked. The same holds while the source does not say where its
+log ends: who was at the end may be behind since.
 
 A stream that begins where another one ended goes on with what was told of that one last.
 """
@@ -31,22 +31,22 @@ class Lag:
         self,
         position: LogPosition,
         source_end: LogPosition | None,
-        last_us: int | None,
+        age_us: int | None,
         now_us: int,
     ) -> int | None:
         """Return the lag in microseconds, 0 where nothing waits, None before the first change.
 
-        `last_us` is the age of the last change when it was committed. Where the end of the source's
-        log is not known, more may wait since it last was. Before the first change nothing is known:
+        `age_us` is how old the newest applied change is by now. Where the end of the source's log
+        is not known, more may wait since it last was. Before the first change nothing is known:
         the first position need not have a time.
         """
         if source_end is not None and position.reaches(source_end):
             self._position, self._current_us = position, now_us
             return 0
-        if last_us is None:
+        if age_us is None:
             return None
         if position != self._position:
             # the position also moves without a change, whose age is then that of an earlier one
-            self._current_us = max(self._current_us, now_us - last_us)
+            self._current_us = max(self._current_us, now_us - age_us)
             self._position = position
         return max(0, now_us - self._current_us)

@@ -7,6 +7,7 @@ which tables the stream owns after a hand-off, is not in the manifest.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -110,11 +111,11 @@ class ChangelogLedgerStore:
         return [each for each in found if each[0].split_id not in but]
 
     def counts(self) -> StreamCounts:
-        """Return the stream's numbers of batches, changes and transactions, and its lag."""
+        """Return the stream's numbers of batches, changes and transactions, and its age."""
         counts = self._manifest.read().counts
         known = counts.source_committed_us
-        lag_us = max(0, counts.committed_us - known) if known else None
-        return StreamCounts(counts.batches, counts.changes, counts.transactions, lag_us)
+        age_us = max(0, time.time_ns() // 1000 - known) if known else None
+        return StreamCounts(counts.batches, counts.changes, counts.transactions, age_us)
 
     def changed_tables(self, *, handed_off: bool = False) -> Mapping[TableId, TableChangeCount]:  # noqa: ARG002 - only changes are in a manifest
         """Return the counts of changes of each source table that has any."""

@@ -11,6 +11,7 @@ that act, or behind a commit whose answer is then lost.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -240,7 +241,10 @@ class MemoryLedgerStore:
         return [each for each in reports if each[0].split_id not in but]
 
     def counts(self) -> StreamCounts:
-        return self.session.content.stream
+        stream = self.session.content.stream  # whose age is from the beginning of time
+        if stream.age_us is None:
+            return stream
+        return replace(stream, age_us=time.time_ns() // 1000 - stream.age_us)
 
     def changed_tables(self, *, handed_off: bool = False) -> Mapping[TableId, TableChangeCount]:
         found = self.session.content.counts
@@ -423,7 +427,7 @@ class MemorySlotStore:
                 now.batches + 1,
                 now.changes + outcome.changes,
                 now.transactions + outcome.transactions,
-                outcome.committed_us or now.lag_us,
+                outcome.committed_us or now.age_us,
             )
             return replace(content, stream=stream)
 

@@ -41,7 +41,12 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import conflict_rows, ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.change_counts import read_changes
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
+    LEDGER,
+    NOW_US,
+    create_ledger,
+    pipeline_is,
+)
 from airflow_cdc_provider.systems.mysql.sink.lock_waits import lock_waits
 from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -156,17 +161,17 @@ class MySqlLedgerStore:
             return [ledger.report_of(row) for row in rows if split_id(*row[2:]) not in but]
 
     def counts(self) -> StreamCounts:
-        """Return what the stream applied since its snapshot was handed off to it, and the lag.
+        """Return what the stream applied since its snapshot was handed off to it, and its age.
 
         Each writer slot counts every change of a batch, so the largest is the number.
         """
         found = self._session.rows(
             "SELECT MAX(batch), MAX(changes), MAX(transactions), MAX(source_committed_us), "
-            f"MAX(committed_us) FROM {LEDGER}.stream WHERE {self._mine}"
+            f"{NOW_US} FROM {LEDGER}.stream WHERE {self._mine}"
         )
-        batches, changes, transactions, source_us, sink_us = (int(str(n or 0)) for n in found[0])
-        lag_us = max(0, sink_us - source_us) if source_us else None
-        return StreamCounts(batches, changes, transactions, lag_us)
+        batches, changes, transactions, source_us, now_us = (int(str(n or 0)) for n in found[0])
+        age_us = max(0, now_us - source_us) if source_us else None
+        return StreamCounts(batches, changes, transactions, age_us)
 
     def changed_tables(self, *, handed_off: bool = False) -> Mapping[TableId, TableChangeCount]:
         """Return how much each table was changed; `handed_off` adds those that were not since."""
