@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from airflow_cdc_provider.cli.commands.checking import check
 from airflow_cdc_provider.cli.commands.opening import Options, confirm
+from airflow_cdc_provider.cli.completion import completing
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
@@ -31,6 +32,7 @@ from airflow_cdc_provider.pipeline.steps.choosing import (
     Choice,
     Offered,
     Routing,
+    SourceTables,
     choose,
     offered_tables,
     read_routes,
@@ -203,7 +205,8 @@ def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
         words = text.split("\n") if given is not None else re.split(r"[\s,]+", text)
         return choose([word for word in words if word], offered)
 
-    choice = _asked(screen, given, "--table", "tables (as 1,3-5 or shop.*)", read)
+    with completing(_completions(offered)):
+        choice = _asked(screen, given, "--table", "tables (as 1,3-5 or shop.*)", read)
     for table in choice.keyless:
         screen.say(
             f"left out: {table} has no primary key, and no unique key over NOT NULL columns: its "
@@ -226,7 +229,18 @@ def _routing(options: Options, choice: Choice, screen: Screen) -> Routing:
         return route(read_routes([word for word in re.split(r"[\s,]+", text) if word]), choice)
 
     question = "where they go at the sink (as shop.*=dr_shop.*; empty: under the same names)"
-    return _asked(screen, None, "--route", question, read)
+    words = [
+        *(f"{name}.*=" for name in choice.databases),
+        *(f"{one.table}=" for one in choice.picked),
+    ]
+    with completing(words):
+        return _asked(screen, None, "--route", question, read)
+
+
+def _completions(offered: SourceTables) -> list[str]:
+    """Return what Tab completes to: tables that can be copied, and all of a database."""
+    tables = [one.table for one in offered.with_key]
+    return [*dict.fromkeys(f"{table.database}.*" for table in tables), *map(str, tables)]
 
 
 def _list(offered: tuple[Offered, ...], screen: Screen) -> None:
