@@ -38,7 +38,7 @@ from airflow_cdc_provider.views.comparisons import (
     standing_of,
 )
 from airflow_cdc_provider.views.lineage import LineageWork
-from airflow_cdc_provider.views.reports import compared_line, verdict_lines
+from airflow_cdc_provider.views.reports import told_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import VerifyReport
@@ -104,15 +104,13 @@ class CdcComparingOperator(CdcJobOperator):
 
     def told(self, context: Context, steps: CdcSteps, report: VerifyReport) -> dict[str, Any]:
         """Log the report, and put its counts into the asset events; return it as plain values."""
-        for table in report.tables:
-            tell = self.log.info if table.equal else self.log.warning
-            for line in verdict_lines(table):
-                tell("%s", line)
-            if table.table in report.stopped:
-                tell("    %s", come_back_text([str(table.table)], file=self.pipeline))
+        tell = self.log.info if report.equal else self.log.warning
+        for line in told_lines(report):
+            tell("%s", line)
+        for stopped in report.stopped:
+            self.log.warning("%s", come_back_text([str(stopped)], file=self.pipeline))
         for later in report.not_copied:
             self.log.warning("%s", left_out_text(later))
-        (self.log.info if report.equal else self.log.warning)("%s", compared_line(report))
         stream = steps.status().stream
         position = "" if stream is None else str(stream.position)
         asset = verify_asset(str(steps.run.name))

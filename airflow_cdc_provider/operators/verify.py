@@ -15,7 +15,8 @@ from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.operators.log_errors import failure
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
-from airflow_cdc_provider.views.summaries import equal_tables_line, verify_summary
+from airflow_cdc_provider.views.reports import equal_tables_line
+from airflow_cdc_provider.views.summaries import verify_summary
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import VerifyReport

@@ -238,6 +238,13 @@ def verify_lines(report: VerifyReport, *, is_edge: bool = False) -> list[str]:
     return lines
 
 
+def told_lines(report: VerifyReport) -> list[str]:
+    """Return a comparison's report for a task's log: the tables that are equal share a line."""
+    lines = [line for table in report.tables if not table.equal for line in verdict_lines(table)]
+    lines += [] if report.equal else [equal_tables_line(report)]
+    return [*lines, compared_line(report)]
+
+
 def verdict_lines(table: TableVerdict) -> list[str]:
     """Return one table's comparison as lines, with some keys of differing rows."""
     lines = [f"{table.table} -> {table.sink_table}: {table}"]
@@ -250,6 +257,16 @@ def verdict_lines(table: TableVerdict) -> list[str]:
     if table.unrepairable:
         lines.append(f"    no repair by keys is possible: {table.unrepairable}")
     return lines
+
+
+def equal_tables_line(report: VerifyReport) -> str:
+    """Return how many tables are equal, as one line."""
+    equal = [table for table in report.tables if table.equal]
+    rows = sum(table.rows_source for table in equal)
+    unsettled = sum(table.unsettled for table in equal)
+    changing = f", {unsettled:,} rows still changing" if unsettled else ""
+    count = len(report.tables)
+    return f"{len(equal)} of {count} tables equal, {rows:,} rows{changing}, {report.seconds:.1f} s"
 
 
 def compared_line(report: VerifyReport) -> str:

@@ -118,8 +118,7 @@ def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
     return {
         "pipeline": str(name),
         "equal": report.equal,
-        "tables": {str(table.table): str(table) for table in report.tables[:_MOST]},
-        "numbers": {str(table.table): _numbers(table) for table in report.tables[:_MOST]},
+        "tables": {str(table.table): _numbers(table) for table in report.tables[:_MOST]},
         "tables_equal": sum(table.equal for table in report.tables),
         "tables_different": sum(not table.equal for table in report.tables),
         "rows": sum(table.rows_source for table in report.tables),
@@ -127,16 +126,6 @@ def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         "not_copied": [str(table) for table in report.not_copied[:_MOST]],
     }
-
-
-def equal_tables_line(report: VerifyReport) -> str:
-    """Return how many tables are equal, as one line."""
-    equal = [table for table in report.tables if table.equal]
-    rows = sum(table.rows_source for table in equal)
-    unsettled = sum(table.unsettled for table in equal)
-    changing = f", {unsettled:,} rows still changing" if unsettled else ""
-    count = len(report.tables)
-    return f"{len(equal)} of {count} tables equal, {rows:,} rows{changing}, {report.seconds:.1f} s"
 
 
 def _numbers(table: TableVerdict) -> dict[str, Any]:

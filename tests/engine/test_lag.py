@@ -17,17 +17,30 @@ def place(offset: int) -> MySqlPosition:
 
 def test_a_stream_that_stands_before_more_log_is_further_and_further_behind() -> None:
     lag = Lag()
-    assert lag.at(place(10), place(90), 5, 0) == 5
-    assert lag.at(place(10), place(90), 5, 2 * SECOND) == 2 * SECOND
-    assert lag.at(place(10), place(99), 12 * SECOND, 9 * SECOND) == 12 * SECOND
-    assert lag.at(place(20), place(99), 7, 11 * SECOND) == 7
+    assert lag.at(place(10), place(90), 5, 9 * SECOND) == 5
+    assert lag.at(place(10), place(90), 5, 11 * SECOND) == 2 * SECOND + 5
+    assert lag.at(place(20), place(99), 7, 12 * SECOND) == 7
+
+
+def test_a_stream_that_was_behind_already_is_further_behind_from_the_first_second_on() -> None:
+    lag = Lag()
+    assert lag.at(place(10), place(90), 600 * SECOND, 1_000 * SECOND) == 600 * SECOND
+    assert lag.at(place(10), place(90), 600 * SECOND, 1_002 * SECOND) == 602 * SECOND
+    assert lag.at(place(20), place(90), 590 * SECOND, 1_003 * SECOND) == 590 * SECOND
 
 
 def test_at_the_end_of_the_log_nothing_is_behind_however_long_it_stands() -> None:
     lag = Lag()
     assert lag.at(place(10), place(10), 5, 0) == 0
     assert lag.at(place(10), place(10), 5, 60 * SECOND) == 0
-    assert lag.at(place(10), place(20), 5, 70 * SECOND) == 5
+    assert lag.at(place(10), place(20), 5, 70 * SECOND) == 10 * SECOND
+
+
+def test_a_stream_that_has_caught_up_is_never_again_as_late_as_it_was_before() -> None:
+    lag = Lag()
+    assert lag.at(place(10), place(90), 600 * SECOND, 1_000 * SECOND) == 600 * SECOND
+    assert lag.at(place(90), place(90), 600 * SECOND, 1_001 * SECOND) == 0
+    assert lag.at(place(90), place(95), 600 * SECOND, 1_003 * SECOND) == 2 * SECOND
 
 
 def test_who_was_at_the_end_may_be_behind_since_that_was_last_known() -> None:
@@ -40,10 +53,10 @@ def test_who_was_at_the_end_may_be_behind_since_that_was_last_known() -> None:
 
 def test_without_the_end_of_the_log_a_stream_that_stands_is_further_and_further_behind() -> None:
     lag = Lag()
-    assert lag.at(place(10), None, 5, 0) == 5
-    assert lag.at(place(10), None, 5, 60 * SECOND) == 60 * SECOND
-    assert lag.at(place(20), None, 7, 61 * SECOND) == 7
-    assert lag.at(place(10), None, None, 62 * SECOND) is None
+    assert lag.at(place(10), None, 5, 1 * SECOND) == 5
+    assert lag.at(place(10), None, 5, 61 * SECOND) == 60 * SECOND + 5
+    assert lag.at(place(20), None, 7, 62 * SECOND) == 7
+    assert Lag().at(place(10), None, None, 62 * SECOND) is None
 
 
 def test_before_the_first_change_no_lag_is_known() -> None:

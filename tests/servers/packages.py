@@ -61,7 +61,9 @@ class PackageSet:
 
 MYSQL = PackageSet("mysql", "unstable", ("mysql-server-core", "mysql-client-core"))
 MARIADB = PackageSet(
-    "mariadb", "bookworm", ("mariadb-server-core", "mariadb-client-core", "mariadb-client")
+    "mariadb",
+    "bookworm",
+    ("mariadb-server-core", "mariadb-server", "mariadb-client-core", "mariadb-client"),
 )
 POSTGRES = PackageSet("postgresql", "bookworm", ("postgresql-15",))
 

@@ -1,10 +1,12 @@
 """How far the sink is behind the source, told also while nothing is committed.
 
-The ledger knows how old the last change was when it was committed. While more waits and the
-position stands, that says less and less: then the lag is at least as long as it has stood. The same
-holds while the source does not say where its log ends: who was at the end may be behind since.
+Told is the age of the moment up to which the sink is known to have all of the source: when the
+newest applied change was committed there, or when the end of the log was last seen to be reached,
+whichever is later. The ledger knows how old the last change was when it was applied, so while more
+log waits and the position stands, the lag grows by the time that goes by. The same holds while the
+source does not say where its log ends: who was at the end may be behind since.
 
-A stream that begins where another one ended stands there since that one was heard of last.
+A stream that begins where another one ended goes on with what was told of that one last.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ class Lag:
     def __init__(self, before: StreamState | None = None) -> None:
         """`before` is what was told last of the stream, by whoever was at it."""
         self._position: LogPosition | None = None
-        self._since_us = 0
+        self._current_us = 0
+        """Up to when the sink has all of the source."""
         if before is not None and before.heartbeat_us:
             self._position = before.position
-            self._since_us = before.heartbeat_us - (before.lag_us or 0)
+            self._current_us = before.heartbeat_us - (before.lag_us or 0)
 
     def at(
         self,
@@ -38,11 +41,12 @@ class Lag:
         the first position need not have a time.
         """
         if source_end is not None and position.reaches(source_end):
-            self._position, self._since_us = None, now_us
+            self._position, self._current_us = position, now_us
             return 0
-        if source_end is None and self._position is None and self._since_us:
-            self._position = position  # it was at the end when that was last known
+        if last_us is None:
+            return None
         if position != self._position:
-            self._position, self._since_us = position, now_us
-            return last_us
-        return None if last_us is None else max(last_us, now_us - self._since_us)
+            # the position also moves without a change, whose age is then that of an earlier one
+            self._current_us = max(self._current_us, now_us - last_us)
+            self._position = position
+        return max(0, now_us - self._current_us)
