@@ -9,6 +9,10 @@ from airflow_cdc_provider.core.errors import SinkTableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 
 _SHOWN_TABLES = 5
+WAY_BACK_OF_NODES = (
+    "make both nodes' tables alike, then `resume` it with --table; if rows came in between that it "
+    "cannot take, the page 'Two nodes' says how a node is copied anew"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,13 @@ class TableDrift:
     def gone(cls, table: TableId, sink_table: TableId) -> TableDrift:
         """Return the drift of a sink table that somebody dropped or renamed."""
         return cls(table, sink_table, "it is gone", is_gone=True)
+
+
+def firing_text(names: Sequence[str]) -> str:
+    """Return what is wrong with a table's triggers, in words that follow its name."""
+    return "; ".join(
+        f"it has a trigger {name}, which does not ask for @airflow_cdc" for name in names
+    )
 
 
 def drift_error(drifts: Sequence[TableDrift], where: str) -> SinkTableChangedError:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_cdc_provider.cli.main import main
-from airflow_cdc_provider.core.errors import RowRefusedError
+from airflow_cdc_provider.core.errors import RowRefusedError, SinkTableChangedError
 from airflow_cdc_provider.engine.sink.selection import TableBatch
 from airflow_cdc_provider.systems.mysql.sink.slot_store import MySqlSlotStore
 from tests.pipeline.pairs import MakePair, Pair, change_in_any_order, conflicts_of
@@ -191,6 +191,26 @@ class Conflicts:
         pair.catch_up()
         assert pair.is_equal
         assert pair.one.execute("SELECT v FROM items WHERE id = 1") == [("new",)]
+
+    def test_a_trigger_that_is_made_while_an_edge_writes_changes_no_row(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def with_trigger(write: Callable[[], None]) -> None:
+            pair.two.execute(
+                "CREATE TRIGGER own BEFORE UPDATE ON items FOR EACH ROW SET NEW.v = 'x'"
+            )
+            write()
+
+        pair.one.execute("UPDATE items SET n = 1 WHERE id = 1")
+        with monkeypatch.context() as patched:
+            at_first_write(patched, with_trigger)
+            with pytest.raises(SinkTableChangedError, match=r"items: it has a trigger own"):
+                pair.there.catch_up()
+        assert pair.two.execute("SELECT v, n FROM items WHERE id = 1") == [("first", 0)]
+        pair.two.execute("DROP TRIGGER own")
+        pair.catch_up()
+        assert pair.is_equal
+        assert pair.two.execute("SELECT v, n FROM items WHERE id = 1") == [("first", 1)]
 
     def test_a_transaction_in_parts_is_settled_part_by_part(self, pair: Pair) -> None:
         for edge in (pair.there, pair.back):

@@ -32,6 +32,12 @@ from airflow_cdc_provider.core.errors import (
     SinkUnreachableError,
 )
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.table_drift import (
+    WAY_BACK_OF_NODES,
+    TableDrift,
+    drift_error,
+    firing_text,
+)
 from airflow_cdc_provider.engine.sink.own_log import open_changes_of_others
 from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity, Weights
 from airflow_cdc_provider.engine.sink.selection import TableBatch, TableWork
@@ -109,7 +115,7 @@ class Guard:
         self.known = known
         """What the source knew of the sink's log when the edge began; None if that is not known."""
         self._own_log = own_log
-        self._tables = [plan.sink_table for plan in plans]
+        self._plans = {plan.sink_table: plan for plan in plans}
         self._options = options
         self._end: LogEnd | None = None
         self._reader: TailReader | None = None
@@ -118,6 +124,7 @@ class Guard:
         self._kept: deque[TheirChanges] = deque()
         self._bytes = 0
         self._read_s = 0.0
+        self._defined: set[TableId] = set()
 
     @property
     def may_have_changes(self) -> bool:
@@ -158,6 +165,24 @@ class Guard:
         self.close()
         self._kept.clear()
         self._bytes = 0
+
+    def look_at_triggers(self) -> None:
+        """Refuse triggers that were made at the sink and may have changed what was just written.
+
+        None can be dropped before the commit: the tables are in use until then. The look is not of
+        the writer's session, which may see the catalogue as it was when its transaction began.
+        """
+        if not self._defined:
+            return
+        firing = self._own_log.firing_triggers(sorted(self._defined))
+        self._defined.clear()
+        drifts = [
+            TableDrift(plan.schema.table, table, firing_text(firing[table]))
+            for table, plan in self._plans.items()
+            if table in firing
+        ]
+        if drifts:
+            raise drift_error(drifts, str(self._own_log)).with_remedy(WAY_BACK_OF_NODES)
 
     def clashes(
         self, work: TableBatch, known: LogPosition, weights: Callable[[], Weights]
@@ -207,12 +232,19 @@ class Guard:
         """Open the sink's own log behind a position."""
         self._identities.clear()
         self._schemas, reader = open_changes_of_others(
-            self._own_log, self.edge, self._tables, known, options=self._options, reader=0
+            self._own_log,
+            self.edge,
+            list(self._plans),
+            known,
+            options=self._options,
+            reader=0,
         )
         return reader
 
     def _take(self, batch: ChangeBatch) -> None:
         """Keep what the sink's node changed."""
+        if batch.barrier is not None:
+            self._defined.update(batch.barrier.effect.tables)
         if not batch.changes:
             return
         index = transactions_of(batch.start.system).index_of(batch.transactions)

@@ -81,7 +81,9 @@ class GuardedWrites:
     def is_free(self, selection: Selection, row: SlotRow) -> bool:
         """Tell whether all of a batch that was just written may be committed as it is."""
         known = self._known(selection, row)
-        if not self._guard.catch_up(known):
+        others_write = self._guard.catch_up(known)
+        self._guard.look_at_triggers()
+        if not others_write:
             return True
         return not self._clashes(selection.work(row.position, row.stream), known)
 
@@ -97,6 +99,7 @@ class GuardedWrites:
         for _ in range(_MOST_LOOKS):
             self._store.write(without(work, left_out))
             guard.catch_up(known)
+            guard.look_at_triggers()
             settled = self._settled(self._clashes(work, known), ours)
             lost = [each.lost for each in settled]
             if _count(lost) == _count(left_out):  # what has lost once has lost for good

@@ -43,6 +43,9 @@ class OwnLog(Protocol):
     def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> AbstractContextManager[Catalogue]:
         """Open the catalogue of the sink's server, whose tables are the sink's."""
 
+    def firing_triggers(self, tables: Sequence[TableId]) -> Mapping[TableId, Sequence[str]]:
+        """Return the triggers of these tables that fire for what an edge writes, by table."""
+
     def log_end(self, *, purpose: str) -> LogEnd:
         """Open a session that returns positions at the log's end."""
 
@@ -84,10 +87,17 @@ def open_changes_of_others(
     """Open a reader of what others than this edge write at its sink, behind a place in its log.
 
     It leaves out what the edge back leaves out. Returns the tables' definitions, too; `reader` is
-    its number among the readers of this log.
+    its number among the readers of this log. Each statement that names one of the tables ends a
+    batch, harmless ones as well.
     """
     with own_log.catalogue(purpose="changes of others at the sink") as catalogue:
         schemas = catalogue.schemas(tables)
-    reading = LogReading(schemas, reader, options=options, origins=edge.opposite().origins())
+    reading = LogReading(
+        schemas,
+        reader,
+        options=options,
+        origins=edge.opposite().origins(),
+        every_statement=True,
+    )
     stream = StreamSplit(start, None, ()).with_tables(dict.fromkeys(schemas, start), ())
     return schemas, own_log.log_reader(stream.read(schemas), reading)

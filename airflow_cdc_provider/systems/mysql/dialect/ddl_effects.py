@@ -161,6 +161,8 @@ def _create(reading: StatementTokens) -> StatementEffect:
         return _index_statement(reading, drops=any(token.is_word("REPLACE") for token in passed))
     if noun in DATABASE_NOUNS and any(token.is_word("REPLACE") for token in passed):
         return _dropped_database(reading)  # MariaDB: it is dropped with all its tables first
+    if noun == "TRIGGER":
+        return _new_trigger(reading)
     if noun not in TABLE_NOUNS:
         # SPATIAL REFERENCE SYSTEM has no noun of its own
         known = noun in OTHER_NOUNS | DATABASE_NOUNS or _names_reference_system(passed)
@@ -173,6 +175,12 @@ def _create(reading: StatementTokens) -> StatementEffect:
         return _UNKNOWN
     harmless = is_guarded and not _copies_rows(reading.rest)
     return StatementEffect(StatementKind.CREATE, tables=(table,), harmless=harmless)
+
+
+def _new_trigger(reading: StatementTokens) -> StatementEffect:
+    """Return the effect of CREATE TRIGGER, which leaves its table's rows as they are."""
+    table = reading.table() if reading.skip_to("ON") and reading.take_word("ON") else None
+    return HARMLESS if table is None else replace(HARMLESS, tables=(table,))
 
 
 def _copies_rows(rest: Sequence[Token]) -> bool:

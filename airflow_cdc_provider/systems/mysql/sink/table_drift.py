@@ -18,7 +18,12 @@ from contextlib import contextmanager
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
+from airflow_cdc_provider.core.table_drift import (
+    WAY_BACK_OF_NODES,
+    TableDrift,
+    drift_error,
+    firing_text,
+)
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
@@ -29,10 +34,6 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _FRESH_S = 60.0
 _NO_SUCH_TABLE = 1146
-_WAY_BACK_OF_NODES = (
-    "make both nodes' tables alike, then `resume` it with --table; if rows came in between that it "
-    "cannot take, the page 'Two nodes' says how a node is copied anew"
-)
 
 
 def drifted(
@@ -57,7 +58,7 @@ def require_as_planned(
     found = drifted(session, owner, plans, is_edge=is_edge)
     if found:
         error = drift_error(found, f"sink {session.where}")
-        raise error.with_remedy(_WAY_BACK_OF_NODES) if is_edge else error
+        raise error.with_remedy(WAY_BACK_OF_NODES) if is_edge else error
 
 
 @contextmanager
@@ -105,9 +106,6 @@ def _drifted(
             continue
         differing = mismatches(plan.target, there)
         texts = [str(each) for each in differing if not (is_edge and each.is_loud)]
-        texts += [
-            f"it has a trigger {name}, which does not ask for @airflow_cdc"
-            for name in firing.get(table, ())
-        ]
+        texts += [firing_text(firing[table])] if table in firing else []
         if texts:
             yield TableDrift(plan.schema.table, table, "; ".join(texts))

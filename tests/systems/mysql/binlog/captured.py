@@ -48,6 +48,12 @@ class CapturedLog:
         wanted[0] = True
         return EventChunk(chunk.buffer, chunk.starts[wanted], chunk.ends[wanted])
 
+    def kinds_between(self, first: int, behind: int) -> list[int]:
+        """Return the types of the events that begin between two offsets of the file."""
+        (chunk,) = read_file(self.path, 1 << 30)
+        starts = chunk.starts[(chunk.starts >= first - 4) & (chunk.starts < behind - 4)]
+        return [chunk.buffer[start + 4] for start in starts]
+
     def decoder(self, **options: Any) -> ColumnDecoder:
         everything = {"captured": lambda _table: True} | self.options | options
         return ColumnDecoder(self.start, server_uuid=SERVER, flavour=self.flavour, **everything)

@@ -34,6 +34,9 @@ from tests.systems.mysql.binlog.captured import (
     session,
 )
 
+BINLOG_CHECKPOINT = 161
+"""MariaDB writes this when all of an older file is in its tables: between any two transactions."""
+
 
 @pytest.fixture(params=["mysql_server", "mariadb_server"])
 def server(request: pytest.FixtureRequest) -> SqlServer:
@@ -112,7 +115,12 @@ def test_transactions_lie_end_to_end_and_the_position_follows_the_last(
     assert batch.end is not None
     points = [own_point(point) for point in batch.transactions]
     assert len(points) == 40
-    assert all(a.end == b.start for a, b in itertools.pairwise(points))
+    between = {
+        kind
+        for a, b in itertools.pairwise(points)
+        for kind in log.kinds_between(a.end.offset, b.start.offset)
+    }
+    assert between <= {BINLOG_CHECKPOINT}
     position, end = own(batch.start), own(batch.end)
     for point in points:
         assert not position.contains(point)

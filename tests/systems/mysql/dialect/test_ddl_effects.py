@@ -297,7 +297,9 @@ def test_a_check_is_more_than_a_check_where_it_makes_a_text_json() -> None:
 
 def test_a_triggers_comments_do_not_make_it_another_statement() -> None:
     dumped = "CREATE /*!50017 DEFINER=`a`@`%`*/ /*!50003 TRIGGER x AFTER INSERT ON t FOR EACH ROW "
-    assert effect_of(dumped + "SET @a = 1 */").harmless
+    found = effect_of(dumped + "SET @a = 1 */", default_database=DB)
+    assert found.harmless
+    assert found.tables == (TableId(DB, "t"),)
 
 
 ADD, DROP, DEFINE, RENAME = StepKind
