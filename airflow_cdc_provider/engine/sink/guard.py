@@ -232,12 +232,7 @@ class Guard:
         """Open the sink's own log behind a position."""
         self._identities.clear()
         self._schemas, reader = open_changes_of_others(
-            self._own_log,
-            self.edge,
-            list(self._plans),
-            known,
-            options=self._options,
-            reader=0,
+            self._own_log, self.edge, list(self._plans), known, options=self._options, reader=0
         )
         return reader
 
