@@ -32,11 +32,11 @@ from airflow_cdc_provider.hooks.spark_order import (
     require_possible,
 )
 from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
+from airflow_cdc_provider.pipeline.job_logs import default_folder
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.job_files import (
     JobFiles,
     created_private,
-    default_folder,
     make_job_files,
 )
 from airflow_cdc_provider.pipeline.steps.jobs import (

@@ -19,6 +19,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 from airflow.sdk.bases.operator import chain
 
+from airflow_cdc_provider.links.page import page_url
 from airflow_cdc_provider.operators.parts import Parts, new_dag
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
 from airflow_cdc_provider.operators.resync_steps import (
@@ -134,8 +135,8 @@ def _tables(parts: Parts) -> dict[str, Param]:
             type=["null", "array"],
             items={"type": "string"},
             title="More tables" if names else "Tables",
-            description="Source tables as database.table, one on a line. The CDC page's "
-            "Resync has all tables of the pipeline in a list.",
+            description_md="Source tables as `database.table`, one on a line. *Resync…* on the "
+            f"[CDC page]({page_url(parts.dag_id('resync'))}) has all tables in a list.",
         )
     fields["all_tables"] = Param(
         default=False,

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.job_log import JobLog
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.overview import PipelineOverview
 from airflow_cdc_provider.core.owners import is_gone
@@ -179,6 +180,7 @@ def pipeline_form(
         "at_us": now_us,
         "generation": generation,
         "spark": _spark_form(told, generation),
+        "job_log": job_log_form(told, generation),
         "stream": _stream_form(seen),
         "log_reach": _noted(store, name, NoteKind.LOG_REACH),
         "preflight": _preflight_form(store, name),
@@ -231,6 +233,12 @@ def _spark_form(events: Sequence[PipelineEvent], generation: int) -> Form | None
     if place is None:
         return None
     return {"application": place.application, "generation": generation, "ui": place.ui}
+
+
+def job_log_form(events: Sequence[PipelineEvent], generation: int) -> Form | None:
+    """Return where the log of a generation's newest job is as JSON, None if it is not known."""
+    found = JobLog.find(events, generation)
+    return None if found is None else {"path": found.path, "host": found.host}
 
 
 def sample_forms(samples: Iterable[Sample]) -> list[list[int | None]]:

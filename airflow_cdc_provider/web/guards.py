@@ -39,6 +39,7 @@ from fastapi.params import Depends as DependsParameter
 
 SEES_PLUGINS = Depends(requires_access_view(AccessView.PLUGINS))
 READS_DAG = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.TASK_INSTANCE))
+READS_LOGS = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.TASK_LOGS))
 RUNS_DAG = Depends(requires_access_dag(method="POST", access_entity=DagAccessEntity.RUN))
 ADDS_CONNECTIONS = Depends(requires_access_connection(method="POST"))
 _FROM_HERE = frozenset({"same-origin", "none"})
@@ -106,6 +107,16 @@ def is_asked(user: GetUserDep, assignees: Collection[str]) -> bool:
         return True
     manager = get_auth_manager()
     return manager.is_authorized_hitl_task(assigned_users=set(assignees), user=user)
+
+
+def may_read_logs(user: GetUserDep, dag_id: str) -> bool:
+    """Tell whether a user may read the logs of a DAG's tasks."""
+    return get_auth_manager().is_authorized_dag(
+        method="GET",
+        access_entity=DagAccessEntity.TASK_LOGS,
+        details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
+        user=user,
+    )
 
 
 def may_run(user: GetUserDep, dag_id: str) -> bool:

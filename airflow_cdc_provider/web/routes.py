@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, status
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_cdc_provider.core.errors import (
@@ -23,9 +24,23 @@ from airflow_cdc_provider.links.spark import spark_url
 from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.state.desired_state import want, what_of
 from airflow_cdc_provider.state.store import SqlStateStore
-from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_forms, unseen_row
+from airflow_cdc_provider.views.page import (
+    job_log_form,
+    list_row,
+    pipeline_form,
+    sample_forms,
+    unseen_row,
+)
 from airflow_cdc_provider.views.request_text import request_form
-from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
+from airflow_cdc_provider.web.guards import (
+    READS_DAG,
+    READS_LOGS,
+    may_read_logs,
+    may_run,
+    readable_dags,
+    writes,
+)
+from airflow_cdc_provider.web.job_log import log_text, with_place
 from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_ids
 from airflow_cdc_provider.web.new_pipeline import add_routes
 from airflow_cdc_provider.web.rows import AirflowSide, approval_forms, row_of
@@ -89,6 +104,7 @@ def routes() -> APIRouter:
     router.get("/pipelines")(every_pipeline)
     router.get(_ONE, dependencies=[READS_DAG])(one_pipeline)
     router.get(f"{_ONE}/samples", dependencies=[READS_DAG])(samples)
+    router.get(f"{_ONE}/job_log", dependencies=[READS_LOGS])(job_log)
     router.post(f"{_ONE}/wanted", dependencies=writes("cdc_want"))(wanted)
     router.post(f"{_ONE}/tables", dependencies=writes("cdc_change_tables"))(change_tables)
     request = f"{_ONE}/requests/{{request_id}}"
@@ -151,6 +167,9 @@ def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
         "approvals": approval_forms(user, side.approvals_of(known)),
         "task": task_to_read(session, known.dag_id, row["run_id"]),
         "spark": _spark(row),
+        "job_log": with_place(
+            row["job_log"], known.name, may_read=may_read_logs(user, known.dag_id)
+        ),
         "resync_dag": known.resync_dag,
         "may_write": may_run(user, known.dag_id),
         "may_resync": known.resync_dag is not None and may_run(user, known.resync_dag),
@@ -185,6 +204,18 @@ def samples(known: Known) -> Form:
     store = _looked_at(known)
     since_us = store.now_us() - _DAY_US
     return {"samples": sample_forms(store.samples(PipelineName(known.name), since_us))}
+
+
+def job_log(known: Known) -> PlainTextResponse:
+    """Return the end of the newest job's log as text."""
+    store, name = _looked_at(known), PipelineName(known.name)
+    told = job_log_form(store.events(name, _EVENTS), store.ensure(name).generation)
+    text = log_text(told, known.name)
+    if text is None:
+        raise HTTPException(
+            status.HTTP_404_NOT_FOUND, "the newest job's log is not on this machine"
+        )
+    return PlainTextResponse(text)
 
 
 def wanted(known: Known, wish: Wish, user: GetUserDep) -> Form:

@@ -67,6 +67,8 @@ def test_a_file_with_both_has_a_list_and_a_field(tmp_path: Path) -> None:
     dag = dag_of(tmp_path, f"{EXACT}, {PATTERN}")
     assert dag.params.get_param("tables").schema["examples"] == ["shop.orders", "shop.items"]
     assert not refuses(dag, more_tables=["shop.old_ones"])
+    page = f"/cdc/page?dag_id={dag.dag_id}) has all tables in a list"
+    assert page in dag.params.get_param("more_tables").schema["description_md"]
 
 
 def test_the_first_thing_is_a_dry_run_and_nothing_is_chosen(tmp_path: Path) -> None:

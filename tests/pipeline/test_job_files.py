@@ -19,11 +19,11 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.pipeline.job_logs import default_folder
 from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.steps.job_files import (
     KEEP_DAYS,
     JobFiles,
-    default_folder,
     make_job_files,
 )
 from airflow_cdc_provider.pipeline.steps.jobs import (

@@ -12,6 +12,7 @@ from zlib import crc32
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.pipeline.job_logs import default_folder
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.state_behaviours import at, plan_of
 
@@ -113,6 +114,22 @@ def streaming(store: SqlStateStore, name: PipelineName = SHOP, **told: Any) -> i
     beat: dict[str, Any] = {"position": at(4), "heartbeat_us": store.now_us(), **told}
     store.beat(name, generation, StreamState(**beat))
     return generation
+
+
+def job_log_of(store: SqlStateStore, generation: int, text: str) -> Path:
+    """Leave the log of a job of the shop's pipeline where this machine's jobs have theirs."""
+    folder = default_folder() / str(SHOP)
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{SHOP}-stream-{generation}-0a1b2c3d.log"
+    log.write_text(text)
+    told_job_log(store, generation, log)
+    return log
+
+
+def told_job_log(store: SqlStateStore, generation: int, log: Path, host: str = "worker-7") -> None:
+    """Note in the events that a job was started whose log is somewhere."""
+    started = f"stream job started under generation {generation} on local[*], log {log}"
+    store.tell(SHOP, f"{started} on host {host}" if host else started)
 
 
 ESTIMATE = """Rows of the pipeline **web_shop** are read again while its tables flow on.

@@ -185,7 +185,7 @@ def test_who_may_not_read_a_dag_sees_nothing_of_its_pipeline(
     monkeypatch.setattr(manager, "is_authorized_dag", allows_others)
     monkeypatch.setattr(manager, "get_authorized_dag_ids", others)
     asked = [(method, path) for method, path in every_route() if SHOP_DAG in path]
-    assert len(asked) == 2 + len(WRITES)
+    assert len(asked) == 3 + len(WRITES)
     for method, path in asked:
         assert (path, page.ask(method, path, json={}).status_code) == (path, 403)
     assert page.get("/api/pipelines").json() == {"pipelines": []}

@@ -21,7 +21,16 @@ from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.state_behaviours import at, plan_of, report_of, splits_of
 from tests.servers.browser import shot
 from tests.web.serving import BROKEN, BUSY, HOURLY, QUIET, Served, framed, of, opened, themed
-from tests.web.shop import SHOP, SHOP_DAG, Page, answer_of, asking_run, end_run, streaming
+from tests.web.shop import (
+    SHOP,
+    SHOP_DAG,
+    Page,
+    answer_of,
+    asking_run,
+    end_run,
+    job_log_of,
+    streaming,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -154,6 +163,11 @@ def test_links_lead_out_of_airflows_frame(
         with tab.expect_popup() as other:
             frame.get_by_role("link", name="Spark UI").click()
         other.value.wait_for_url(spark)
+        job_log_of(store, generation, "read three splits\n")
+        frame = framed(tab, served, of(SHOP))
+        with tab.expect_popup() as other:
+            frame.get_by_role("link", name="job log").click()
+        other.value.get_by_text("read three splits").wait_for()
         assert frame.get_by_role("heading", name=str(SHOP)).is_visible()
     finally:
         end_run(page, SHOP_DAG, run_id)

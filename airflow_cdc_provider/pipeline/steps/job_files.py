@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.jobspec import JobSpec
+from airflow_cdc_provider.pipeline.job_logs import unusable
 
 MadeT = TypeVar("MadeT")
 KEEP_DAYS = 30
@@ -72,7 +72,7 @@ def _in_private(folder: Path, spec: JobSpec, make: Callable[[Path, JobSpec], Mad
         _remove_old(private)
         return make(private, spec)
     except OSError as error:
-        raise _unusable(private, error.strerror or str(error)) from error
+        raise unusable(private, error.strerror or str(error)) from error
 
 
 def _make_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
@@ -100,17 +100,6 @@ def _created_log(path: Path) -> BinaryIO:
     return log
 
 
-def default_folder() -> Path:
-    """Return the folder of this user's job files, by the XDG rules."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    if not Path(base).is_absolute():
-        try:
-            base = str(Path.home() / ".local" / "state")
-        except RuntimeError:
-            raise _unusable(Path(base), "this user has no home directory") from None
-    return Path(base) / "airflow-provider-cdc" / "jobs"
-
-
 def created_private(path: Path) -> BinaryIO:
     """Create a file that only this user may read, and open it for writing."""
     return os.fdopen(os.open(path, _NEW, 0o600), "wb")
@@ -129,28 +118,17 @@ def _make_private(private: Path) -> None:
 def _require_private(path: Path, found: os.stat_result) -> None:
     """Refuse a folder that another user owns or can write to; others may read it."""
     if not stat.S_ISDIR(found.st_mode):
-        raise _unusable(path, "it is not a directory, or a symbolic link")
+        raise unusable(path, "it is not a directory, or a symbolic link")
     if found.st_uid != os.getuid():
-        raise _unusable(path, f"it belongs to user {found.st_uid}, not to {os.getuid()}")
+        raise unusable(path, f"it belongs to user {found.st_uid}, not to {os.getuid()}")
     if found.st_mode & _OTHERS_WRITE:
-        raise _unusable(path, f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})")
+        raise unusable(path, f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})")
 
 
 def _require_safe(path: Path, found: os.stat_result) -> None:
     """Refuse a parent folder in which other users could rename this user's folder."""
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise _unusable(path, f"anyone may rename what is in it ({found.st_mode & 0o7777:04o})")
-
-
-def _unusable(path: Path, why: str) -> RefusedError:
-    """Return the error for a folder that cannot keep a job's files."""
-    return RefusedError(
-        f"the folder {path} cannot hold a job's files: {why}",
-        where="job files",
-        risk=NOTHING_STARTED,
-        remedy="remove it, or name another folder: --log-folder, under Airflow [cdc] "
-        "job_log_folder, or XDG_STATE_HOME in the environment",
-    )
+        raise unusable(path, f"anyone may rename what is in it ({found.st_mode & 0o7777:04o})")
 
 
 def _remove_old(folder: Path) -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,14 +31,15 @@ from airflow_cdc_provider.core.errors import (
     StateUnreachableError,
 )
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.job_log import JobLog
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.table_picks import TablePicks
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.job_logs import default_folder
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.job_files import (
     JobFiles,
-    default_folder,
     make_job_files,
 )
 from airflow_cdc_provider.pipeline.steps.masters import require_master
@@ -255,7 +257,7 @@ def tell_start(run: Run, spec: JobSpec, options: SparkOptions, log: Path) -> Non
     run.store.tell(
         run.name,
         f"{spec.kind.value} job started under generation {spec.generation} on {options.master}, "
-        f"log {log}",
+        f"{JobLog(str(log), socket.gethostname())}",
     )
 
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from airflow_cdc_provider.core.jobspec import JobSpec
+from airflow_cdc_provider.pipeline.job_logs import default_folder
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.job_files import default_folder, make_run_log
+from airflow_cdc_provider.pipeline.steps.job_files import make_run_log
 from airflow_cdc_provider.pipeline.steps.jobs import (
     STOP_PATIENCE_S,
     JobEnd,

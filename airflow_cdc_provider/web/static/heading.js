@@ -1,6 +1,6 @@
 // A pipeline's name, where it leads, and the buttons that ask something of all of it.
 
-import { post } from "./api.js";
+import { pipelinePath, post } from "./api.js";
 import { ask } from "./ask.js";
 import { h } from "./dom.js";
 import { when, words } from "./format.js";
@@ -12,7 +12,7 @@ import { runNow } from "./runs.js";
 const HEADED = [
   "pipeline", "dag_id", "dag_paused", "state", "phase", "wanted", "owner", "resync_dag", "source",
   "sink", "mode", "may_write", "may_resync", "dag_has_run", "next_run_us", "succeeded_us", "run_id",
-  "run_state", "task", "spark", "edge", "opposite",
+  "run_state", "task", "spark", "job_log", "edge", "opposite",
 ];
 
 /** What the heading shows: its buttons stay the same while numbers change. */
@@ -52,7 +52,16 @@ function links(it) {
       : null,
     it.opposite.map((row) => h("span", {}, "edge back ", h("a", { href: address(row) }, row.pipeline))),
     it.spark ? h("span", {}, outsideLink(it.spark.url, "Spark UI"), ` ${it.spark.application}`) : null,
+    it.job_log ? h("span", {}, jobLog(it)) : null,
   ];
+}
+
+/** Where the newest job's log is: a link to it, if the API server has its file. */
+function jobLog(it) {
+  const { path, host, is_here: isHere } = it.job_log;
+  return isHere
+    ? outsideLink(`${pipelinePath(it)}/job_log`, "job log")
+    : ["job log ", h("code", {}, path), host ? ` on ${host}` : ""];
 }
 
 function buttons(it, path, again) {
