@@ -14,9 +14,15 @@ class ConflictRule:
     """Whose change of a row stays, on both nodes."""
 
     winner: str
-    """The node whose change stays; with `column` only where both have the same value there."""
+    """The node whose change stays; with `column` only where both have the same value there. Empty:
+    a conflict stops the edge."""
     column: str = ""
     """The column whose greater value stays; empty: the winner's change stays in any case."""
+
+    @property
+    def stops(self) -> bool:
+        """Tell whether a conflict stops the edge, and nothing is decided."""
+        return not self.winner
 
     @property
     def whole(self) -> str:
@@ -24,6 +30,8 @@ class ConflictRule:
         return f"{self}, then {self.winner}" if self.column else str(self)
 
     def __str__(self) -> str:
+        if self.stops:
+            return "a conflict stops the edge"
         return f"the greater {self.column} wins" if self.column else f"{self.winner} wins"
 
 

@@ -24,7 +24,7 @@ def for_edge(error: CdcError, edge: Topology | None) -> CdcError:
     if edge is None:
         return error
     remedy = error.remedy
-    if edge.winner:
+    if edge.is_guarded:
         remedy = _OF_ONE_TABLE.sub("`resume` the pipeline", remedy)
     if INSTEAD not in remedy and _REFUSED.search(remedy):
         remedy += INSTEAD

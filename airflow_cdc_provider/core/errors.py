@@ -393,6 +393,12 @@ class RowsNotLoggedError(IntegrityError):
     code = "CDC-INT-010"
 
 
+class UndecidedConflictError(IntegrityError):
+    """Both nodes of an edge changed a row, and the table's rule leaves it to a person."""
+
+    code = "CDC-INT-011"
+
+
 class RowRefusedError(IntegrityError):
     """The sink refused a row; nothing of its batch was kept."""
 

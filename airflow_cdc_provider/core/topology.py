@@ -45,12 +45,15 @@ class Topology:
     """Origins that the edge does not bring."""
     is_mesh: bool = False
     winner: str = ""
-    """The node whose change stays where both ends change one row; empty: nobody looks for that."""
+    """The node whose change stays where both ends change one row."""
     column: str = ""
     """The column whose greater value stays instead, and the winner's change only where it is the
     same; empty: there is none."""
     rules: tuple[TableRule, ...] = ()
     """For tables whose conflicts are settled in another way, single tables first."""
+    stops: bool = False
+    """A conflict stops the edge, in tables without a rule of their own. Without it and without a
+    winner nobody looks for conflicts."""
 
     @property
     def name_in_ledger(self) -> str:
@@ -58,9 +61,14 @@ class Topology:
         return f"{self.name}:{self.src_node}:{self.dst_node}"
 
     @property
+    def is_guarded(self) -> bool:
+        """Tell whether conflicts are looked for."""
+        return self.stops or bool(self.winner)
+
+    @property
     def settles(self) -> str:
         """Return how conflicts are settled, as text; empty if nobody looks for them."""
-        if not self.winner:
+        if not self.is_guarded:
             return ""
         others = f", {len(self.rules)} with other rules" if self.rules else ""
         return f"{ConflictRule(self.winner, self.column)}{others}"
@@ -130,6 +138,7 @@ class Topology:
             "winner": self.winner,
             "column": self.column,
             "rules": [each.to_json() for each in self.rules],
+            "stops": self.stops,
         }
 
     @classmethod

@@ -16,6 +16,7 @@ from itertools import permutations
 from airflow_cdc_provider.core.conflict_rules import ConflictRule
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import Route, sink_table
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.core.topology_edges import (
     EdgeFile,
     EdgeProblem,
@@ -125,7 +126,7 @@ def _disagreeing_rules(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
         if back is None or src > dst:
             continue
         says = [each.edge.settles or "no conflict is settled" for each in (there, back)]
-        if (there.edge.winner, there.edge.column) != (back.edge.winner, back.edge.column):
+        if _default(there.edge) != _default(back.edge):
             yield EdgeProblem(
                 back.file,
                 ("topology", "conflicts"),
@@ -141,6 +142,11 @@ def _disagreeing_rules(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
                 "nodes would keep different rows",
                 "write the same tables with the same rules in the files of both edges",
             )
+
+
+def _default(edge: Topology) -> tuple[bool, ConflictRule]:
+    """Return whether an edge looks for conflicts, and its rule for tables without their own."""
+    return edge.is_guarded, ConflictRule(edge.winner, edge.column)
 
 
 def _rules(each: EdgeFile, routes: Sequence[Route]) -> list[tuple[str, ConflictRule]]:

@@ -113,7 +113,7 @@ class Job:
     def _known_at_first(self) -> LogPosition | None:
         """Return what an edge's source knew of the sink's log at first, None if nothing is kept."""
         edge, name = self.spec.edge, self.spec.pipeline
-        if edge is None or not edge.winner:
+        if edge is None or not edge.is_guarded:
             return None
         note = self.store.note(name, NoteKind.KNOWN) or self.store.note(name, NoteKind.SEED)
         return None if note is None else position_from_json(note.form["position"])

@@ -24,7 +24,7 @@ def log_reading(
         spec.max_batch_changes,
         spec.source_options,
         origins=None if edge is None else edge.origins(),
-        opposite=edge.opposite().name_in_ledger if edge is not None and edge.winner else "",
+        opposite=edge.opposite().name_in_ledger if edge is not None and edge.is_guarded else "",
     )
 
 

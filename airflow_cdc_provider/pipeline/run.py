@@ -7,6 +7,7 @@ fences everything that an earlier run may have left behind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,6 +26,11 @@ from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.engine.ledger.ledger import Ledger
+
+
+def _cannot_open(other: LoadedPipeline) -> Run:
+    """Open no other pipeline: this one only looks."""
+    raise ValueError(f"a run that only looks opens no other pipeline, as {other.model.name}")
 
 
 @dataclass(slots=True)
@@ -51,6 +57,8 @@ class Run:
     held: OwnedRun = field(default_factory=OwnedRun)
     connections: Connections | None = field(default=None, repr=False)
     """What the file's references stand for; None if only its servers can be found."""
+    open_beside: Callable[[LoadedPipeline], Run] = field(default=_cannot_open, repr=False)
+    """Opens another pipeline as this one was opened."""
 
     @property
     def model(self) -> PipelineFile:
@@ -82,7 +90,19 @@ def open_run(
     if servers.default_state is not None:
         servers.default_state.parent.mkdir(parents=True, exist_ok=True)
     store = open_store(servers.state_dsn)
-    return Run(loaded, servers, store, owner or this_process(), connections=_connections(dsn_of))
+    owner = owner or this_process()
+
+    def open_beside(other: LoadedPipeline) -> Run:
+        return open_run(other, dsn_of, owner=owner, in_airflow=in_airflow)
+
+    return Run(
+        loaded,
+        servers,
+        store,
+        owner,
+        connections=_connections(dsn_of),
+        open_beside=open_beside,
+    )
 
 
 def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Run:

@@ -162,6 +162,10 @@ def test_both_edges_of_a_pair_settle_conflicts_alike() -> None:
         "here b wins, and in a_b.yaml a wins"
         in only([winning("a", there), winning("b", back)]).what
     )
+    stopping = [replace(each, edge=replace(each.edge, stops=True)) for each in PAIR]
+    assert not check_topologies(stopping)
+    assert "here no conflict is settled, and in" in only([stopping[0], back]).what
+    assert "here a wins, and in a_b.yaml a conflict" in only([stopping[0], winning("a", back)]).what
     assert "no conflict is settled" in only([winning("a", there), back]).what
     assert "no conflict is settled" in only([there, winning("a", back)]).what
 

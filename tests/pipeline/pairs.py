@@ -29,6 +29,10 @@ topology: {{name: {topology}, src_node: {src}, dst_node: {dst}{conflicts}}}
 """
 
 
+STOP = "stop"
+"""In the place of a winner: a conflict stops the edge."""
+
+
 @dataclass(frozen=True)
 class Node:
     """A database on a server, by the name that a topology gives it."""
@@ -76,8 +80,9 @@ class Edge:
 def edge_between(
     src: Node, dst: Node, folder: Path, topology: str, *, winner: str = "", column: str = ""
 ) -> Edge:
-    """Write the file of an edge; conflicts are settled if it names a winner."""
+    """Write the file of an edge; conflicts are settled if it names a winner, or the word stop."""
     policy = f"column, column: {column}" if column else "priority"
+    rule = "policy: stop" if winner == STOP else f"policy: {policy}, winner: {winner}"
     path = folder / f"{src.name}_to_{dst.name}.yaml"
     name = f"{topology}_{src.name}_{dst.name}"
     text = FILE.format(
@@ -87,7 +92,7 @@ def edge_between(
         source=src.database,
         sink=dst.database,
         topology=topology,
-        conflicts=f", conflicts: {{policy: {policy}, winner: {winner}}}" if winner else "",
+        conflicts=f", conflicts: {{{rule}}}" if winner else "",
     )
     path.write_text(text)
     environment = {f"{node.name}_DSN": node.server.dsn() for node in (src, dst)}

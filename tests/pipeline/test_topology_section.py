@@ -92,6 +92,25 @@ def test_each_table_has_its_rule_and_a_name_goes_before_patterns() -> None:
     assert Topology.from_json(older).rule_of(TableId("shop", "lots")) == ConflictRule("berlin")
 
 
+def test_a_conflict_may_stop_the_edge_in_all_tables_or_in_some() -> None:
+    edge = parse_pipeline(EDGE + _STOP).model.edge
+    assert edge is not None
+    assert edge.is_guarded
+    assert edge.rule_of(TableId("shop", "lots")).stops
+    assert edge.settles == "a conflict stops the edge"
+    assert Topology.from_json(edge.to_json()) == edge
+    assert not parse_pipeline(EDGE + _STOP).model.isolates_tables
+    tables = "    tables: {shop.lots: {policy: priority, winner: paris}}\n"
+    some = parse_pipeline(EDGE + _STOP + tables).model.edge
+    assert some is not None
+    assert some.rule_of(TableId("shop", "lots")) == ConflictRule("paris")
+    assert some.rule_of(TableId("shop", "a")).stops
+    but_one = parse_pipeline(EDGE + _CONFLICTS + _WINNER + f"{_RULE}stop}}\n").model.edge
+    assert but_one is not None
+    assert but_one.rule_of(TableId("shop", "a")).stops
+    assert but_one.rule_of(TableId("shop", "b")) == ConflictRule("berlin")
+
+
 def test_a_table_that_is_changed_stops_as_nobody_changes_the_other_node_for_it() -> None:
     def policy(text: str) -> SchemaPolicy:
         return stream_spec(parse_pipeline(text).model, 1).schema_changes
@@ -112,6 +131,7 @@ _DST = "  dst_node: paris\n"
 _SINK = "  dsn_env: PARIS_DSN\n"
 _LONG = "n" * 65
 _CONFLICTS = "  conflicts:\n    policy: priority\n"
+_STOP = "  conflicts:\n    policy: stop\n"
 _WINNER = "    winner: berlin\n"
 _COLUMN = "  conflicts:\n    policy: column\n"
 _RULE = "    tables:\n      shop.a: {policy: "
@@ -141,7 +161,11 @@ WRONG = [
     ("name: shops", "name: stream", 8, "a table of the ledger"),
     (_DST, f"{_DST}{_MARKS}", 11, 'source.exclude: ["shop.marks"]'),
     (_SINK, f'{_SINK}  route: {{"shop.*": "airflow_cdc.*"}}\n', 7, "the topology's marker"),
-    (_DST, f"{_DST}  conflicts:\n    policy: stop\n", 12, "not in this release"),
+    (_DST, f"{_DST}  conflicts:\n    policy: stop\n{_WINNER}", 13, "stop no node wins"),
+    (_DST, f"{_DST}{_STOP}    column: at\n", 13, "looks at no column"),
+    (_DST, f"{_DST}{_STOP}{_RULE}priority}}\n", 14, "'winner' is missing"),
+    (_DST, f"{_DST}{_CONFLICTS}{_WINNER}{_RULE}stop, winner: berlin}}\n", 15, "no node wins"),
+    (_DST, f"{_DST}{_STOP}stream:\n  table_errors: isolate\n", 14, "write stop, or leave"),
     (_DST, f"{_DST}  conflicts: {{policy: priority}}\n", 11, "'winner' is missing"),
     (_DST, f"{_DST}{_CONFLICTS}    winner: rome\n", 13, "no node of this edge"),
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}    column: at\n", 14, "looks at no column"),

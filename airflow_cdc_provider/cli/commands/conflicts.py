@@ -30,7 +30,7 @@ def conflicts(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
     with looked_at(options, lookup, screen) as run:
         edge = run.model.edge
-        if edge is None or not edge.winner:
+        if edge is None or not edge.is_guarded:
             raise RefusedError(
                 f"{run.name} settles no conflicts",
                 where="topology.conflicts",

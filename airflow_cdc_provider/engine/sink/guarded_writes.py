@@ -10,6 +10,7 @@ between its answer and the commit.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,12 @@ import numpy as np
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.core.conflicts import Conflict, RowChange, Values
-from airflow_cdc_provider.core.errors import IntegrityError, SinkBusyError, only_of
+from airflow_cdc_provider.core.errors import (
+    IntegrityError,
+    SinkBusyError,
+    UndecidedConflictError,
+    only_of,
+)
 from airflow_cdc_provider.engine.sink.guard import Clash, Guard, without
 from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity
 from airflow_cdc_provider.engine.sink.selection import Selection, TableBatch
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.records import TablePlan
 
 _MOST_LOOKS = 20
+_MOST_NAMED = 5
 _MOST_TEXT = 10_000
 """Of a value in a conflict's row, in characters: the rows themselves have all of it."""
 
@@ -144,17 +151,40 @@ class GuardedWrites:
         """Tell of which rows of a clash the source's change stays."""
         edge, table = self._guard.edge, clash.work.plan.schema.table
         rule = edge.rule_of(table)
+        if rule.stops:
+            raise self._undecided(clash, ours)
         source_wins = np.full(len(clash.rows), rule.winner == edge.src_node)
         if not rule.column:
             return source_wins
         places, names = self._beaten_in(clash), clash.rows.identity.names(_keys(clash))
         beaten = {at: places[name] for at, name in enumerate(names) if name in places}
         changes = [each for each, _ in ours.of(clash)]
-        theirs = [(each.changes, each.points) for each in clash.theirs]
         with only_of(table):
-            greater = compare(rule.column, clash.rows, changes, theirs, beaten)
+            greater = compare(rule.column, clash.rows, changes, _theirs(clash), beaten)
         source_wins[greater != 0] = greater[greater != 0] > 0
         return source_wins
+
+    def _undecided(self, clash: Clash, ours: _Ours) -> UndecidedConflictError:
+        """Return the error for rows whose conflict a person decides."""
+        edge, table = self._guard.edge, clash.work.plan.schema.table
+        some = replace(clash, rows=replace(clash.rows, keys=clash.rows.keys.slice(0, _MOST_NAMED)))
+        by_source, by_sink = (_last(parts, some.rows) for parts in (ours.of(clash), _theirs(clash)))
+        named = [
+            f"{json.dumps(key, ensure_ascii=False)}, by {edge.src_node} at {by_source[at].at} and "
+            f"by {edge.dst_node} at {by_sink[at].at}"
+            for at, key in enumerate(_keys(some))
+        ]
+        others = len(clash.rows) - len(named)
+        more = f"; and {others} more" if others else ""
+        return UndecidedConflictError(
+            f"both nodes changed rows of {table} without knowing of the other's change: "
+            f"{'; '.join(named)}{more}",
+            where=f"edge from {edge.src_node} to {edge.dst_node} of {edge.name}, {table}",
+            risk="neither change was written at the other node; both edges end before them, and "
+            "the nodes differ from there on",
+            remedy=f"give {table} a rule with a winner under topology.conflicts.tables, in the "
+            "files of both edges; once both have ended, `run` them again",
+        ).about(table)
 
     def _beaten_in(self, clash: Clash) -> dict[str, str]:
         """Return the places of the last changes that the source has beaten in a clash's table.
@@ -176,9 +206,8 @@ class GuardedWrites:
         edge, noted = self._guard.edge, []
         for each in settled:
             table = each.clash.work.plan.schema.table
-            theirs = [(part.changes, part.points) for part in each.clash.theirs]
             by_source = _last(ours.of(each.clash), each.clash.rows)
-            by_sink = _last(theirs, each.clash.rows)
+            by_sink = _last(_theirs(each.clash), each.clash.rows)
             keys = _keys(each.clash)
             for at, key in enumerate(keys):
                 kept = edge.src_node if each.source_stays[at] else edge.dst_node
@@ -193,6 +222,11 @@ class GuardedWrites:
 def _keys(clash: Clash) -> list[Values]:
     """Return the keys of a clash's rows as JSON holds them."""
     return [_plain(key) for key in clash.rows.keys.to_pylist()]
+
+
+def _theirs(clash: Clash) -> list[Part]:
+    """Return what the sink's node changed in a clash's table."""
+    return [(part.changes, part.points) for part in clash.theirs]
 
 
 def _count(clashes: Sequence[Clash]) -> int:

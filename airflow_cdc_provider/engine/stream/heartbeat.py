@@ -96,7 +96,7 @@ class Heartbeat:
         self._next_reach_s = 0.0
         self._next_counts_s = 0.0
         edge = job.spec.edge
-        has_guard = edge is not None and bool(edge.winner)
+        has_guard = edge is not None and edge.is_guarded
         self._conflicts = ConflictCount(job.store, job.spec.pipeline) if has_guard else None
         self._silences = silences(job.servers)
         self._locks = LockWatch(str(job.servers.sink))

@@ -157,8 +157,13 @@ def _conflicts(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
         return
     path: Path = ("topology", "conflicts")
     yield from _conflict_rule(section, conflicts, path)
+    if conflicts.policy != "stop" and not conflicts.winner:
+        yield _no_winner(section, conflicts, path)
     for tables, rule in conflicts.tables.items():
-        yield from _conflict_rule(section, rule, (*path, "tables", tables))
+        own = (*path, "tables", tables)
+        yield from _conflict_rule(section, rule, own)
+        if rule.policy != "stop" and not (rule.winner or conflicts.winner):
+            yield _no_winner(section, rule, own)
     for key in ("do_nodes", "ignore_nodes"):
         if getattr(section, key):
             yield (
@@ -184,6 +189,12 @@ def _conflict_rule(
             f"{rule.winner} is no node of this edge",
             f"write {section.src_node} or {section.dst_node}, the same in both edges' files",
         )
+    if rule.policy == "stop" and rule.winner:
+        yield (
+            (*path, "winner"),
+            "with the policy stop no node wins",
+            "remove it, or write policy: priority",
+        )
     if rule.policy == "column" and not rule.column:
         yield (
             (*path, "policy"),
@@ -196,6 +207,15 @@ def _conflict_rule(
             f"the policy {rule.policy} looks at no column",
             "write policy: column, or remove it",
         )
+
+
+def _no_winner(section: TopologySection, rule: TableConflictsSection, path: Path) -> Found:
+    """Return the problem that a rule does not say which node wins."""
+    return (
+        path,
+        f"'winner' is missing, and the policy {rule.policy} needs one",
+        f"write winner: {section.src_node} or {section.dst_node}, the same in both edges' files",
+    )
 
 
 def _sources_of(target: TableId, routes: Sequence[Route]) -> Iterator[TableId]:

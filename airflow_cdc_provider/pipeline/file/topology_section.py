@@ -34,16 +34,6 @@ def _marker(value: Any) -> Any:
     return value
 
 
-def _policy(value: Any) -> Any:
-    """Refuse rules for conflicts that are of a later release."""
-    if value == "stop":
-        raise WrongValueError(
-            f"the policy {value} is not in this release",
-            "write policy: priority, with the node that wins as winner, or policy: column",
-        )
-    return value
-
-
 def _pattern(value: Any) -> Any:
     """Check the name of a table or a pattern."""
     if isinstance(value, str):
@@ -53,7 +43,7 @@ def _pattern(value: Any) -> Any:
 
 TopologyName = Annotated[str, BeforeValidator(_topology_name)]
 MarkerTable = Annotated[str, BeforeValidator(_marker)]
-Policy = Annotated[Literal["priority", "column"], BeforeValidator(_policy)]
+Policy = Literal["priority", "column", "stop"]
 TableName = Annotated[str, BeforeValidator(_pattern)]
 
 
@@ -63,7 +53,7 @@ class TableConflictsSection(Section):
     policy: Policy = Field(
         description="`priority`: the winner's change stays, and is written over the other's. "
         "`column`: the change with the greater value in a column stays, and the winner's where "
-        "both have the same.",
+        "both have the same. `stop`: none; the edge ends, and a person decides.",
         examples=["priority"],
     )
     column: str | None = Field(
@@ -76,7 +66,7 @@ class TableConflictsSection(Section):
     winner: TopologyName | None = Field(
         default=None,
         description="The node that wins: `src_node` or `dst_node`. Without it the one that "
-        "`conflicts` names.",
+        "`conflicts` names. Not with `stop`.",
         examples=["paris"],
     )
 
@@ -84,9 +74,10 @@ class TableConflictsSection(Section):
 class ConflictsSection(TableConflictsSection):
     """What becomes of a row that both nodes of an edge change at the same time."""
 
-    winner: TopologyName = Field(
+    winner: TopologyName | None = Field(
+        default=None,
         description="The node that wins: `src_node` or `dst_node`, the same in the files of both "
-        "edges between them.",
+        "edges between them. Not with `stop`.",
         examples=["berlin"],
     )
     tables: dict[TableName, TableConflictsSection] = Field(
@@ -100,13 +91,16 @@ class ConflictsSection(TableConflictsSection):
     def rules(self) -> tuple[TableRule, ...]:
         """Return the rules of single tables, then those of patterns in the file's order."""
         rules = [
-            TableRule(
-                TablePattern.parse(tables),
-                ConflictRule(own.winner or self.winner, own.column or ""),
-            )
+            TableRule(TablePattern.parse(tables), self._rule_of(own))
             for tables, own in self.tables.items()
         ]
         return tuple(sorted(rules, key=lambda each: not each.tables.is_exact))
+
+    def _rule_of(self, own: TableConflictsSection) -> ConflictRule:
+        """Return a rule, whose winner may be the one that the section names for all tables."""
+        if own.policy == "stop":
+            return ConflictRule("")
+        return ConflictRule(own.winner or self.winner or "", own.column or "")
 
 
 class TopologySection(Section):
@@ -169,7 +163,8 @@ class TopologySection(Section):
             do_nodes=self.do_nodes,
             ignore_nodes=self.ignore_nodes,
             is_mesh=self.shape == "mesh",
-            winner="" if conflicts is None else conflicts.winner,
+            winner="" if conflicts is None else conflicts.winner or "",
             column="" if conflicts is None else conflicts.column or "",
             rules=() if conflicts is None else conflicts.rules,
+            stops=conflicts is not None and conflicts.policy == "stop",
         )

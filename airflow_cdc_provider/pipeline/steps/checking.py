@@ -142,7 +142,7 @@ def _checked(run: Run) -> CheckReport:
         claimed, changing = tuple(targets.routes()), targets.changing()
         stopped = {each.table: each for each in targets.stopped()}
         not_copied, gone = differences(run, captured.plans, claimed=claimed)
-        require_unchanged(run, claimed=claimed, left_out=not_copied)
+        require_unchanged(run, claimed=claimed, left_out=not_copied, may_have_rules=True)
         require_sink(run, origin.sink, targets.plan_id())
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
         planned, later = captured.without({*late, *stopped, *captured.unfit}), captured.only(late)

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from airflow_cdc_provider.core.conflict_rules import ConflictRule
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import Column, TypeKind
+from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.pipeline.file.folder import FolderFile
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.shared_ids import is_new
 
@@ -24,7 +27,7 @@ def conflict_findings(
     And for each table that has another rule in the file of the edge back, among those `beside`.
     """
     edge = run.model.edge
-    if edge is None or not edge.winner:
+    if edge is None or not edge.is_guarded:
         return
     for plan in plans:
         rule = edge.rule_of(plan.schema.table)
@@ -48,19 +51,38 @@ def conflict_findings(
                 "the name of a table that the file picks, or a pattern that fits one",
                 "correct the name, or remove the rule, in the files of both edges",
             )
-    models = (file.loaded.model for file in beside if file.loaded)
-    for back in (each.edge for each in models if each.edge and each.edge.is_back_of(edge)):
-        for plan in plans:
-            rules = edge.rule_of(plan.schema.table), back.rule_of(plan.sink_table)
-            if rules[0] != rules[1]:
-                yield _finding(
-                    level,
-                    str(plan.schema.table),
-                    f"its rule for conflicts is here that {rules[0].whole}, and in the file of the "
-                    f"edge back that {rules[1].whole}",
-                    "the same rule in the files of both edges",
-                    f"write the same rule for {plan.schema.table} and {plan.sink_table}",
-                )
+    for back in (file.loaded.model for file in beside if file.loaded):
+        for plan, here, there in _differing(edge, plans, back):
+            yield _finding(
+                Level.BLOCK,
+                str(plan.schema.table),
+                f"its rule for conflicts is here that {here.whole}, and in the file of the "
+                f"edge back that {there.whole}",
+                "the same rule in the files of both edges",
+                f"write the same rule for {plan.schema.table} and {plan.sink_table}",
+            )
+
+
+def other_rules(
+    run: Run, back: PipelineFile
+) -> Iterator[tuple[TableId, ConflictRule, ConflictRule]]:
+    """Yield each table of an edge that has another rule in the file of the edge back, and both."""
+    plans = [state.plan for state in run.store.tables(run.name)]
+    if run.model.edge is not None:
+        for plan, here, there in _differing(run.model.edge, plans, back):
+            yield plan.schema.table, here, there
+
+
+def _differing(
+    edge: Topology, plans: Sequence[TablePlan], back: PipelineFile
+) -> Iterator[tuple[TablePlan, ConflictRule, ConflictRule]]:
+    """Yield the tables whose rules differ from those of a file, if that is the edge back."""
+    if back.edge is None or not back.edge.is_back_of(edge):
+        return
+    for plan in plans:
+        here, there = edge.rule_of(plan.schema.table), back.edge.rule_of(plan.sink_table)
+        if here != there:
+            yield plan, here, there
 
 
 def _misfit(plan: TablePlan, rule: ConflictRule) -> str:

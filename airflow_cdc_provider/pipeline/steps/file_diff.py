@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
@@ -33,17 +35,23 @@ Copied = tuple[TableId, TableId]
 """A table of the source, and the sink's table it is copied to."""
 _ANOTHER_NAME = "if this is another pipeline, give it another name; else "
 """Only the sink's ledger knows the plan: it may be one of the same name, from elsewhere."""
+_NO_RULES: dict[str, Any] = {"winner": "", "column": "", "rules": (), "stops": False}
 _REMOVE = "or `remove` it with --table {table}: the others keep what was read of them; "
 RESET = "or `reset`: the next run then reads all tables again, as the file says now"
 
 
 def require_unchanged(
-    run: Run, *, claimed: Iterable[Copied] = (), left_out: Iterable[TableId] = ()
+    run: Run,
+    *,
+    claimed: Iterable[Copied] = (),
+    left_out: Iterable[TableId] = (),
+    may_have_rules: bool = False,
 ) -> None:
     """Refuse the file if it says other tables, routes or settings than the stored plan.
 
     `claimed` is what the sink's ledger says is copied where; it is used in place of a plan that the
-    state store does not know. `left_out` are tables that the file picks and the plan has not.
+    state store does not know. `left_out` are tables that the file picks and the plan has not. With
+    `may_have_rules` an edge may have other rules for conflicts.
     """
     stored = {(table.table, table.plan.sink_table) for table in run.store.tables(run.name)}
     origin = run.store.origin(run.name)
@@ -58,6 +66,7 @@ def require_unchanged(
     if origin is not None:
         handed_off = run.store.is_handed_off(run.name)
         found += _settings(run.loaded, origin, handed_off=handed_off)
+        found += _edge(run.loaded.model.edge, origin, may_have_rules=may_have_rules)
         if not _joins(run):
             found += _added(run.loaded, origin, picked_anew(run, left_out))
     if found:
@@ -181,8 +190,6 @@ def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -
             f"zero_dates is {now} now, and rows were copied under {origin.zero_dates}",
             f"write zero_dates: {origin.zero_dates}, {RESET}",
         )
-    if edge_text(loaded.model.edge) != origin.topology:
-        yield _other_edge(loaded.model.edge, origin.topology)
     backfill = loaded.model.snapshot.backfill
     if backfill != origin.backfill and not handed_off:
         was = str(origin.backfill).lower()
@@ -198,13 +205,35 @@ def edge_text(edge: Topology | None) -> str:
     return "" if edge is None else json.dumps(edge.to_json(), sort_keys=True)
 
 
-def _other_edge(edge: Topology | None, before: str) -> Found:
-    """Return the problem that rows were copied by a pipeline that was another edge, or none."""
-    was = Topology.from_json(json.loads(before)) if before else "in no topology"
-    return (
+def edge_of(text: str) -> Topology | None:
+    """Read a pipeline's place in a topology from what a plan keeps."""
+    return Topology.from_json(json.loads(text)) if text else None
+
+
+def differs_by_rules(edge: Topology, before: Topology) -> bool:
+    """Tell whether an edge is another than before by its rules for conflicts alone."""
+    one, other = (replace(each, **_NO_RULES) for each in (edge, before))
+    return edge != before and one == other and edge.is_guarded and before.is_guarded
+
+
+def _edge(edge: Topology | None, origin: PlanOrigin, *, may_have_rules: bool) -> Iterator[Found]:
+    """Yield the problem that rows were copied by a pipeline that was another edge, or none."""
+    before = edge_of(origin.topology)
+    if edge == before:
+        return
+    if edge is not None and before is not None and differs_by_rules(edge, before):
+        if not may_have_rules:
+            yield (
+                ("topology", "conflicts"),
+                f"its rules for conflicts are others now ({edge.settles}) than those that it went "
+                f"by so far ({before.settles})",
+                "write the former ones, or begin a whole run, which changes them for both edges",
+            )
+        return
+    yield (
         ("topology",),
         f"the pipeline is {edge or 'in no topology'} now, and its rows were copied while it was "
-        f"{was}: other transactions have a marker, and others were left out",
+        f"{before or 'in no topology'}: other transactions have a marker, and others were left out",
         "write what was there before; the page 'Two nodes' says how a node is copied anew",
     )
 

@@ -36,6 +36,7 @@ from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.isolation import mark_drifted, stopped_by, stopped_text
 from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_be
 from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.changed_rules import take_changed_rules
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended, set_aside_as_wanted
@@ -161,7 +162,8 @@ def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:
     captured = captured_tables(run)
     left_out, _ = differences(run, captured.plans)
     with closing(open_targets(run)) as targets:
-        require_unchanged(run, claimed=targets.routes(), left_out=left_out)
+        claimed = targets.routes()
+        require_unchanged(run, claimed=claimed, left_out=left_out, may_have_rules=True)
     changed = follow_file(run, captured, reach=reach).lines
     found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
@@ -229,6 +231,7 @@ def _tell(run: Run, warning: str) -> None:
 def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     """Continue the stored plan: reconcile, create missing sink tables, store the origin."""
     correction = reconcile(run.store, ledger, run.name, generation)
+    take_changed_rules(run, ledger)
     if correction.handed_off:
         finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
     else:

@@ -61,7 +61,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
             where=f"state of {run.name}",
             remedy="run the pipeline first, against the same state",
         )
-    require_unchanged(run)
+    require_unchanged(run, may_have_rules=True)
     unknown = sorted(set(tables or ()) - {plan.schema.table for plan in plans})
     if unknown:
         raise RefusedError(

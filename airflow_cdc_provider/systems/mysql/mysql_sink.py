@@ -221,7 +221,7 @@ class MySqlSink:
     @property
     def _is_guarded(self) -> bool:
         """Tell whether the pipeline is an edge whose conflicts are settled."""
-        return self.settings.edge is not None and bool(self.settings.edge.winner)
+        return self.settings.edge is not None and self.settings.edge.is_guarded
 
     def _session(
         self, purpose: str, *, scripts: bool = False, repeatable: bool = False

@@ -76,7 +76,7 @@ class MySqlChangeStore:
                 )
             tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
             marker = MarkerRows(edge)
-            guarded = edge.name_in_ledger if edge is not None and edge.winner else ""
+            guarded = edge.name_in_ledger if edge is not None and edge.is_guarded else ""
             self.slots = [
                 MySqlSlotStore(
                     session, owner, tables, SlotPlace(slot, slots, self._stopped, guarded), marker

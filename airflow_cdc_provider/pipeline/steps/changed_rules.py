@@ -1,0 +1,141 @@
+"""Other rules for conflicts than a pair of edges had: taken by both at once, when it is safe.
+
+Two edges that settle one conflict by different rules leave their nodes different, without a word.
+So the rules change at a moment when no conflict can be half settled: neither node has a change that
+the other one lacks. One run takes them for both edges, while nobody is at work on the other one.
+
+A table whose conflicts stopped the edges has none that was settled, so it may have a rule with a
+winner at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, LeaseHeldError, RefusedError
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.readings import log_reading
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.pipeline.run import Run, give_back, take_over
+from airflow_cdc_provider.pipeline.steps.conflict_findings import other_rules
+from airflow_cdc_provider.pipeline.steps.file_diff import (
+    differs_by_rules,
+    edge_of,
+    edge_text,
+)
+from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
+from airflow_cdc_provider.pipeline.steps.seeding import opposite_file
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.topology import Topology
+    from airflow_cdc_provider.engine.ledger.ledger import Ledger
+
+_BATCH_S = 1.0
+
+
+def take_changed_rules(run: Run, ledger: Ledger) -> None:
+    """Take the file's rules for conflicts in place of those of the plan, for both edges of a pair.
+
+    The pipeline is this run's. Nothing is done where the rules are the same, or before the edge
+    streams. `RefusedError` says why the rules cannot change now.
+    """
+    origin, edge, stream = run.store.origin(run.name), run.model.edge, ledger.stream()
+    before = None if origin is None else edge_of(origin.topology)
+    if origin is None or edge is None or before is None or stream is None:
+        return
+    if not differs_by_rules(edge, before):
+        return
+    path = opposite_file(run)
+    with run.open_beside(load_pipeline(path)) as back:
+        _require_same_rules(run, back)
+        with closing(open_ledger(back)) as its_ledger:
+            _own(run, back, its_ledger)
+            try:
+                its_stream = its_ledger.stream()
+                if its_stream is not None and _settled_before(run, edge, before):
+                    for each, of in ((run, stream), (back, its_stream)):
+                        _require_nothing_to_bring(each, of)
+                _keep(back)
+            finally:
+                give_back(back)
+    _keep(run)
+    run.store.tell(run.name, f"rules for conflicts: {edge.settles}; before: {before.settles}")
+
+
+def _settled_before(run: Run, edge: Topology, before: Topology) -> bool:
+    """Tell whether a table has another rule now than one by which conflicts were settled."""
+    tables = [state.table for state in run.store.tables(run.name)]
+    rules = ((before.rule_of(table), edge.rule_of(table)) for table in tables)
+    return any(was != now and not was.stops for was, now in rules)
+
+
+def _require_same_rules(run: Run, back: Run) -> None:
+    """Refuse rules that the file of the edge back has not got."""
+    for table, here, there in other_rules(run, back.model):
+        raise RefusedError(
+            f"conflicts of {table} are to be settled by other rules: here {here.whole}, and in "
+            f"the file of the edge back {there.whole}",
+            where=f"topology.conflicts of {run.loaded.path.name} and {back.loaded.path.name}",
+            risk="the nodes would keep different rows; nothing was changed",
+            remedy="write the same rules in both files",
+        )
+
+
+def _own(run: Run, back: Run, ledger: Ledger) -> None:
+    """Take the edge back over, so that it cannot work by the former rules meanwhile."""
+    try:
+        take_over(back, ledger)
+    except LeaseHeldError as held:
+        raise RefusedError(
+            f"the rules for conflicts change for both edges at once, and {held.what}",
+            where=f"topology.conflicts of {run.loaded.path.name}",
+            risk=NOTHING_CHANGED,
+            remedy=f"`pause` {back.name}, then begin again",
+        ) from held
+
+
+def _require_nothing_to_bring(run: Run, stream: StreamSplit) -> None:
+    """Refuse if an edge's source has changes that the edge has not brought."""
+    edge = run.model.edge
+    found = next(_unbrought(run, stream), None)
+    if found is None or edge is None:
+        return
+    raise RefusedError(
+        f"{edge.src_node} has changes that {run.name} has not brought to {edge.dst_node}, first "
+        f"at or behind {found}",
+        where=f"topology.conflicts of {run.loaded.path.name}",
+        risk="a conflict could be settled by the former rules at one node and by these at the "
+        "other one; nothing was changed",
+        remedy="write the former rules in both files, let nobody write, and run both edges until "
+        "both have caught up; then `pause` both, change the files, and run them again",
+    )
+
+
+def _unbrought(run: Run, stream: StreamSplit) -> Iterator[str]:
+    """Yield where an edge's source has changes behind its position."""
+    schemas = {state.table: state.plan.schema for state in run.store.tables(run.name)}
+    source, start = source_of(run), stream.start
+    source.require_same_log(start, (), [*schemas])
+    tables = StreamSplit(start, None, ()).with_tables(dict.fromkeys(schemas, start), ())
+    reading = log_reading(stream_spec(run.model, 0), schemas)
+    with (
+        closing(source.log_end(purpose="change of the rules for conflicts")) as log_end,
+        closing(source.log_reader(tables.read(schemas), reading)) as reader,
+    ):
+        for batch in reader.read_up_to(log_end.now(), batch_s=_BATCH_S):
+            if batch.changes:
+                yield str(batch.transactions[0].where)
+
+
+def _keep(run: Run) -> None:
+    """Store the file's rules as those of a pipeline's plan."""
+    origin = run.store.origin(run.name)
+    if origin is None:
+        return
+    now = replace(origin, topology=edge_text(run.model.edge))
+    not_copied = run.store.not_copied(run.name)
+    run.store.keep_origin(run.name, run.held.generation, now, not_copied)
