@@ -17,6 +17,32 @@ from tests.pipeline.pairs import MakePair, Pair, change_in_any_order, conflicts_
 from tests.servers.given import SqlServer
 
 ROWS = 50
+WAYS: list[tuple[str, str, list[tuple[str, int]]]] = [
+    ("DELETE FROM items WHERE id = {n}", "UPDATE items SET n = 7 WHERE id = {n}", []),
+    ("UPDATE items SET n = 7 WHERE id = {n}", "DELETE FROM items WHERE id = {n}", [("{n}", 7)]),
+    ("DELETE FROM items WHERE id = {n}", "DELETE FROM items WHERE id = {n}", []),
+    (
+        "INSERT INTO items VALUES ({new}, 'one', 1)",
+        "INSERT INTO items VALUES ({new}, 'two', 2)",
+        [("{n}", 0), ("{new}", 1)],
+    ),
+    (
+        "UPDATE items SET n = 5 WHERE id = {n}",
+        "UPDATE items SET id = {new} WHERE id = {n}",
+        [("{n}", 5), ("{new}", 0)],
+    ),
+    (
+        "UPDATE items SET id = {new} WHERE id = {n}",
+        "UPDATE items SET n = 5 WHERE id = {n}",
+        [("{new}", 0)],
+    ),
+    (
+        "UPDATE items SET id = {new} WHERE id = {n}",
+        "UPDATE items SET id = {other} WHERE id = {n}",
+        [("{new}", 0), ("{other}", 0)],
+    ),
+]
+"""What node one does, what node two does, and which rows there are then, with their `n`."""
 
 
 def at_first_write(
@@ -80,57 +106,23 @@ class Conflicts:
         assert pair.one.execute("SELECT v, n FROM items WHERE id = 1") == [("by two", 2)]
         assert conflicts_of(pair.there) == conflicts_of(pair.back) == []
 
-    @pytest.mark.parametrize(
-        ("at_one", "at_two", "left"),
-        [
-            ("DELETE FROM items WHERE id = 1", "UPDATE items SET n = 7 WHERE id = 1", []),
-            ("UPDATE items SET n = 7 WHERE id = 1", "DELETE FROM items WHERE id = 1", [(1, 7)]),
-            ("DELETE FROM items WHERE id = 1", "DELETE FROM items WHERE id = 1", []),
-            (
-                "INSERT INTO items VALUES (100, 'one', 1)",
-                "INSERT INTO items VALUES (100, 'two', 2)",
-                [(1, 0), (100, 1)],
-            ),
-            (
-                "UPDATE items SET n = 5 WHERE id = 1",
-                "UPDATE items SET id = 100 WHERE id = 1",
-                [(1, 5), (100, 0)],
-            ),
-            (
-                "UPDATE items SET id = 100 WHERE id = 1",
-                "UPDATE items SET n = 5 WHERE id = 1",
-                [(100, 0)],
-            ),
-            (
-                "UPDATE items SET id = 100 WHERE id = 1",
-                "UPDATE items SET id = 101 WHERE id = 1",
-                [(100, 0), (101, 0)],
-            ),
-        ],
-        ids=[
-            "delete-update",
-            "update-delete",
-            "deletes",
-            "inserts",
-            "change-move",
-            "move-change",
-            "moves",
-        ],
-    )
-    def test_each_way_to_change_one_row_twice_ends_as_the_winner_has_it(
-        self, pair: Pair, at_one: str, at_two: str, left: list[tuple[int, int]]
-    ) -> None:
-        pair.one.execute(at_one)
-        pair.two.execute(at_two)
+    def test_each_way_to_change_one_row_twice_ends_as_the_winner_has_it(self, pair: Pair) -> None:
+        """Each way has a row of its own, with key n, and new keys of its own: 100 n and on."""
+        for n, (at_one, at_two, _) in enumerate(WAYS, 1):
+            for node, sql in ((pair.one, at_one), (pair.two, at_two)):
+                node.execute(sql.format(n=n, new=100 * n, other=100 * n + 1))
         pair.catch_up()
         assert pair.is_equal
-        rows = pair.one.execute("SELECT id, n FROM items WHERE id = 1 OR id >= 100 ORDER BY id")
-        assert rows == left
-        for edge in (pair.there, pair.back):
-            assert [json.loads(str(row[0])) for row in conflicts_of(edge)][:1] in (
-                [{"id": 1}],
-                [{"id": 100}],
+        for n, (at_one, at_two, left) in enumerate(WAYS, 1):
+            rows = pair.one.execute(
+                f"SELECT id, n FROM items WHERE id = {n} OR id DIV 100 = {n} ORDER BY id"
             )
+            expected = [(key.format(n=n, new=100 * n, other=100 * n + 1), v) for key, v in left]
+            assert [(str(key), v) for key, v in rows] == expected, (at_one, at_two)
+        for edge in (pair.there, pair.back):
+            keys = {json.loads(str(row[0]))["id"] for row in conflicts_of(edge)}
+            of_ways = {key // 100 or key for key in keys}
+            assert of_ways == set(range(1, len(WAYS) + 1))
 
     def test_changed_and_changed_back_is_a_change(self, pair: Pair) -> None:
         pair.one.execute("UPDATE items SET n = 1 WHERE id = 1")

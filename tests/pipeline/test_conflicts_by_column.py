@@ -14,6 +14,45 @@ from tests.pipeline.pairs import Edge, MakePair, Pair, change_in_any_order, conf
 from tests.servers.given import SqlServer
 
 ROWS = 20
+WAYS: list[tuple[str, str, list[tuple[str, str, int]], str]] = [
+    (
+        "UPDATE items SET v = 'one', version = 12 WHERE id = {n}",
+        "UPDATE items SET v = 'two', version = 13 WHERE id = {n}",
+        [("{n}", "two", 13)],
+        "two",
+    ),
+    (
+        "UPDATE items SET v = 'one', version = 12 WHERE id = {n}",
+        "UPDATE items SET v = 'two', version = 12 WHERE id = {n}",
+        [("{n}", "one", 12)],
+        "one",
+    ),
+    (
+        "DELETE FROM items WHERE id = {n}",
+        "UPDATE items SET v = 'two', version = 11 WHERE id = {n}",
+        [("{n}", "two", 11)],
+        "two",
+    ),
+    (
+        "UPDATE items SET v = 'one' WHERE id = {n}",
+        "DELETE FROM items WHERE id = {n}",
+        [],
+        "two",
+    ),
+    (
+        "INSERT INTO items VALUES ({new}, 'one', NULL)",
+        "INSERT INTO items VALUES ({new}, 'two', -5)",
+        [("{n}", "first", 10), ("{new}", "two", -5)],
+        "two",
+    ),
+    (
+        "UPDATE items SET id = {new} WHERE id = {n}",
+        "UPDATE items SET v = 'two', version = 11 WHERE id = {n}",
+        [("{n}", "two", 11), ("{new}", "first", 10)],
+        "two",
+    ),
+]
+"""What node one does, what node two does, which rows there are then, and whose change was kept."""
 
 
 class ByColumn:
@@ -32,58 +71,21 @@ class ByColumn:
         assert made.is_equal
         return made
 
-    @pytest.mark.parametrize(
-        ("at_one", "at_two", "left", "kept"),
-        [
-            (
-                "UPDATE items SET v = 'one', version = 12 WHERE id = 1",
-                "UPDATE items SET v = 'two', version = 13 WHERE id = 1",
-                [(1, "two", 13)],
-                "two",
-            ),
-            (
-                "UPDATE items SET v = 'one', version = 12 WHERE id = 1",
-                "UPDATE items SET v = 'two', version = 12 WHERE id = 1",
-                [(1, "one", 12)],
-                "one",
-            ),
-            (
-                "DELETE FROM items WHERE id = 1",
-                "UPDATE items SET v = 'two', version = 11 WHERE id = 1",
-                [(1, "two", 11)],
-                "two",
-            ),
-            (
-                "UPDATE items SET v = 'one' WHERE id = 1",
-                "DELETE FROM items WHERE id = 1",
-                [],
-                "two",
-            ),
-            (
-                "INSERT INTO items VALUES (100, 'one', NULL)",
-                "INSERT INTO items VALUES (100, 'two', -5)",
-                [(1, "first", 10), (100, "two", -5)],
-                "two",
-            ),
-            (
-                "UPDATE items SET id = 100 WHERE id = 1",
-                "UPDATE items SET v = 'two', version = 11 WHERE id = 1",
-                [(1, "two", 11), (100, "first", 10)],
-                "two",
-            ),
-        ],
-        ids=["later", "same", "delete-update", "update-delete", "inserts", "move-change"],
-    )
-    def test_the_row_with_the_greater_value_stays_on_both_nodes(
-        self, pair: Pair, at_one: str, at_two: str, left: list[object], kept: str
-    ) -> None:
-        pair.one.execute(at_one)
-        pair.two.execute(at_two)
+    def test_the_row_with_the_greater_value_stays_on_both_nodes(self, pair: Pair) -> None:
+        """Each way has a row of its own, with key n, and a new key of its own: 100 n."""
+        for n, (at_one, at_two, *_) in enumerate(WAYS, 1):
+            for node, sql in ((pair.one, at_one), (pair.two, at_two)):
+                node.execute(sql.format(n=n, new=100 * n))
         pair.catch_up()
         assert pair.is_equal
-        assert pair.one.execute("SELECT * FROM items WHERE id IN (1, 100) ORDER BY id") == left
-        for edge in (pair.there, pair.back):
-            assert {row[1] for row in conflicts_of(edge)} == {kept}
+        for n, (at_one, at_two, left, kept) in enumerate(WAYS, 1):
+            keys = f"({n}, {100 * n})"
+            rows = pair.one.execute(f"SELECT * FROM items WHERE id IN {keys} ORDER BY id")
+            expected = [(key.format(n=n, new=100 * n), *values) for key, *values in left]
+            assert [(str(key), *values) for key, *values in rows] == expected, (at_one, at_two)
+            for edge in (pair.there, pair.back):
+                noted = ((json.loads(str(row[0]))["id"], row[1]) for row in conflicts_of(edge))
+                assert {node for key, node in noted if key in {n, 100 * n}} == {kept}
 
     def test_each_row_of_a_batch_is_settled_for_itself(self, pair: Pair) -> None:
         pair.one.execute("UPDATE items SET v = 'one', version = 10 + id")
