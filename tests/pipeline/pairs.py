@@ -112,7 +112,6 @@ class Pair:
         """Copy all of the first node's tables, and begin the way back."""
         self.there.catch_up()
         self.back.seed_from(self.there)
-        self.catch_up()
 
     def catch_up(self) -> None:
         """Catch up both ways, until what one brings has come back as nothing."""
