@@ -339,6 +339,16 @@ class Pairs:
         assert pair.two.execute("SELECT COUNT(*) FROM people") == [(2,)]
 
 
+def test_a_way_back_that_is_run_before_the_copy_says_which_edge_is_first(
+    mysql_server: SqlServer, mariadb_server: SqlServer, make_pair: MakePair
+) -> None:
+    pair = make_pair(mysql_server, mariadb_server)
+    pair.one.execute(ORDERS)
+    with pytest.raises(CdcError, match="from one, `run` the edge from there first") as refused:
+        pair.back.catch_up()
+    assert "no table fits" in str(refused.value)
+
+
 class TestMySql(Pairs):
     pass
 

@@ -284,7 +284,13 @@ def _as_found(loaded: LoadedPipeline, one: Found | WaitingPattern) -> Found:
         return ("sink", "route", one.pattern), what, one.fix
     patterns = [str(pattern) for pattern in loaded.model.source.patterns]
     what = f"no table fits {one.pattern}, or the account may not see it"
-    return ("source", "tables", patterns.index(one.pattern)), what, one.fix
+    fix, edge = one.fix, loaded.model.edge
+    if edge is not None:
+        fix += (
+            f"; if the tables come from {edge.dst_node}, `run` the edge from there first, and then "
+            "this one with --seeded-from its file"
+        )
+    return ("source", "tables", patterns.index(one.pattern)), what, fix
 
 
 def _near(pattern: TablePattern, names: Sequence[str]) -> str:
