@@ -6,7 +6,7 @@ import { badge, copyAge, lagTone, stateTone } from "./parts.js";
 
 const WIDTH = 160;
 const HEIGHT = 40;
-const COLUMN = 310;
+const COLUMN = 384;
 const ROW = 76;
 const EDGE = 8;
 const MOST_LETTERS = 26;
