@@ -26,7 +26,6 @@ from airflow_cdc_provider.engine.sink.settled import AnyTableWork, SettledTable,
 from airflow_cdc_provider.engine.sink.settled_few import OurRows, settled_few
 from airflow_cdc_provider.engine.sink.settling import Part
 from airflow_cdc_provider.engine.sink.slot_store import AnyWork, SlotOutcome, SlotRow, SlotStore
-from airflow_cdc_provider.engine.sink.their_changes import MOST_PLAIN
 from airflow_cdc_provider.engine.sink.touched_rows import NotPlainError
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.records import TablePlan
 
 _MOST_LOOKS = 20
+_MOST_PLAIN = 1_000
+"""Of a batch's changes of a table: more are compared as columns."""
 _MOST_AT_ONCE = 3
 """How often a batch is sent as a whole whose rows others change meanwhile."""
 
@@ -69,7 +70,7 @@ class _Ours:
             table = work.plan.schema.table
             return [PlainChanges(few) for few in tables.few if few.table == table]
         parts = [changes for changes, _ in self.columns(work)]
-        if not parts or sum(map(len, parts)) > MOST_PLAIN:
+        if not parts or sum(map(len, parts)) > _MOST_PLAIN:
             raise NotPlainError
         return [PlainChanges(changes) for changes in parts]
 

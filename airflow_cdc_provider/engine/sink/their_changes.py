@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 
-MOST_PLAIN = 1_000
-"""More changes than these are compared as columns."""
+_MOST_PLAIN = 20_000
+"""More changes than these, out of one batch of the log, are compared as columns."""
 _CELL_BYTES = 100
 """What a value takes as a Python object, about."""
 
@@ -69,10 +69,11 @@ class KeptChanges:
         self._as_columns = as_columns
         self._columns: TheirChanges | None = None
         size = len(given.changes) if isinstance(given, FewTable) else len(given)
-        self.plain = PlainChanges(given) if size <= MOST_PLAIN else None
+        self.plain = PlainChanges(given) if size <= _MOST_PLAIN else None
         """The changes as Python objects; None if there are too many."""
         self._point_of: dict[int, TransactionPoint] = {}
         self._places: dict[int, str] = {}
+        self._last_first = sorted({*self.plain.transactions}, reverse=True) if self.plain else []
         self._known: LogPosition | None = None
         self._is_known: dict[int, bool] = {}
         self.nbytes = _CELL_BYTES * 2 * size * len(self.plain.schema) if self.plain else 0
@@ -91,7 +92,8 @@ class KeptChanges:
         """Tell whether a position contains all of the changes."""
         if self.plain is None:
             return self.columns().behind(known) is None
-        return all(self.is_known(each, known) for each in set(self.plain.transactions))
+        # the last one first: what is not passed is mostly behind what is
+        return all(self.is_known(each, known) for each in self._last_first)
 
     def is_known(self, transaction: int, known: LogPosition) -> bool:
         """Tell whether a position contains one of the transactions."""

@@ -99,7 +99,10 @@ class CommitScripts:
                 if more is None:
                     return False
                 session.commit_with(more)
-            self._failures = 0 if is_usual else self._failures + 1
+            if is_usual:
+                self._failures = 0
+            elif not isinstance(said.error, SinkBusyError):
+                self._failures += 1
         except SinkBusyError:  # of COMMIT: nothing was kept
             return False
         finally:
