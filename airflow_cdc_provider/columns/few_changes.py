@@ -45,6 +45,8 @@ class FewTable:
     table: TableId
     schema: pa.Schema
     changes: Sequence[FewChange]
+    transactions: Sequence[int]
+    """Of each change the index of its transaction in the batch."""
 
     @property
     def counts(self) -> RowCounts:

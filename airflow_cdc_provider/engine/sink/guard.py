@@ -15,23 +15,22 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
-from airflow_cdc_provider.columns.changes import ChangeBatch, Op, TableChanges
+from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.merge import MergedChanges
 from airflow_cdc_provider.columns.row_keys import key_codes
-from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
     RetryableError,
     SinkUnreachableError,
 )
-from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.table_drift import (
     WAY_BACK_OF_NODES,
     TableDrift,
@@ -40,7 +39,9 @@ from airflow_cdc_provider.core.table_drift import (
 )
 from airflow_cdc_provider.engine.sink.own_log import open_changes_of_others
 from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity, Weights
-from airflow_cdc_provider.engine.sink.selection import TableBatch, TableWork
+from airflow_cdc_provider.engine.sink.selection import TableWork
+from airflow_cdc_provider.engine.sink.their_changes import KeptChanges, TheirChanges, kept_changes
+from airflow_cdc_provider.engine.sink.touched_rows import TouchedRows
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.columns.source_port import LogEnd, TailReader
@@ -69,37 +70,6 @@ class Clash:
     """All changes of the table at the sink's node that the source did not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class TheirChanges:
-    """Changes of one table by the sink's node, out of one batch of its log."""
-
-    changes: TableChanges
-    points: Sequence[TransactionPoint]
-    index: TransactionIndex
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory that the rows take, in bytes."""
-        return int(self.changes.before.nbytes + self.changes.after.nbytes)
-
-    def behind(self, known: LogPosition) -> TheirChanges | None:
-        """Return those of the changes that a position does not contain, None if there are none."""
-        every = np.arange(len(self.index))
-        fresh = ~self.index.within(known, every)[as_numpy(self.changes.transaction)]
-        if fresh.all():
-            return self
-        if not fresh.any():
-            return None
-        return replace(self, changes=self.changes.take(numbers_of(np.flatnonzero(fresh))))
-
-    def keys(self, names: Sequence[str]) -> list[pa.RecordBatch]:
-        """Return the keys that the changes touch: those before and those behind them."""
-        op = as_numpy(self.changes.op)
-        taken = self.changes.before.select(names).filter(mask_of(op != Op.INSERT))
-        put = self.changes.after.select(names).filter(mask_of(op != Op.DELETE))
-        return [taken, put]
-
-
 class Guard:
     """Reads the sink's own log and says which keys its node has changed; lazily connected."""
 
@@ -121,7 +91,8 @@ class Guard:
         self._reader: TailReader | None = None
         self._schemas: Mapping[TableId, TableSchema] = {}
         self._identities: dict[TableId, RowIdentity] = {}
-        self._kept: deque[TheirChanges] = deque()
+        self._kept: deque[KeptChanges] = deque()
+        self._touched: dict[TableId, TouchedRows] = {}
         self._bytes = 0
         self._read_s = 0.0
         self._defined: set[TableId] = set()
@@ -143,8 +114,10 @@ class Guard:
 
         What is before `known` is forgotten: a later change of the source knew it, too.
         """
-        while self._kept and self._kept[0].behind(known) is None:
-            self._bytes -= self._kept.popleft().nbytes
+        while self._kept and self._kept[0].is_passed(known):
+            passed = self._kept.popleft()
+            self._touched[passed.table].drop_first()
+            self._bytes -= passed.nbytes
         if time.monotonic() - self._read_s > _IDLE_S and self._is_past(known):
             self._begin_again()
         try:
@@ -164,6 +137,7 @@ class Guard:
         """Forget what was read: the log is read again from what the source knew."""
         self.close()
         self._kept.clear()
+        self._touched.clear()
         self._bytes = 0
 
     def look_at_triggers(self) -> None:
@@ -184,31 +158,33 @@ class Guard:
         if drifts:
             raise drift_error(drifts, str(self._own_log)).with_remedy(WAY_BACK_OF_NODES)
 
-    def clashes(
-        self, work: TableBatch, known: LogPosition, weights: Callable[[], Weights]
-    ) -> tuple[Clash, ...]:
-        """Return the rows of a batch's work that the sink's node has changed behind `known`.
-
-        `weights` gives what asks the sink's server which texts are equal.
-        """
-        found = (self._clash(table, known, weights) for table in work.tables)
-        return tuple(clash for clash in found if clash is not None)
-
-    def _clash(
+    def clash(
         self, work: TableWork, known: LogPosition, weights: Callable[[], Weights]
     ) -> Clash | None:
-        """Return the rows of one table's work that the sink's node has changed, None if none."""
+        """Return the rows of one table's work that the sink's node has changed behind `known`.
+
+        None if there are none. `weights` gives what asks the sink's server which texts are equal.
+        """
         name = work.plan.sink_table
-        fresh = (each.behind(known) for each in self._kept if each.changes.table == name)
+        fresh = (each.columns().behind(known) for each in self._touched.get(name, ()))
         theirs = tuple(each for each in fresh if each is not None)
         if not theirs or not len(work.merged):
             return None
-        identity = self._identities.get(name)
-        if identity is None or identity.is_large:
-            identity = self._identities[name] = RowIdentity(self._schemas[name], weights())
+        identity = self.identity(name, weights)
         names = work.plan.target.primary_key
         rows = _met(work, [keys for each in theirs for keys in each.keys(names)], identity)
         return Clash(work, rows, theirs) if len(rows) else None
+
+    def touched(self, table: TableId) -> TouchedRows | None:
+        """Return what the sink's node has changed of one of its tables, None if nothing."""
+        return self._touched.get(table) or None
+
+    def identity(self, table: TableId, weights: Callable[[], Weights]) -> RowIdentity:
+        """Return what tells apart the rows of one of the sink's tables."""
+        identity = self._identities.get(table)
+        if identity is None or identity.is_large:
+            identity = self._identities[table] = RowIdentity(self._schemas[table], weights())
+        return identity
 
     def _read(self, known: LogPosition) -> None:
         """Read the sink's log from where it was read before, or from `known`, to its end."""
@@ -242,11 +218,10 @@ class Guard:
             self._defined.update(batch.barrier.effect.tables)
         if not batch.changes:
             return
-        index = transactions_of(batch.start.system).index_of(batch.transactions)
-        for changes in batch.tables:
-            if len(changes):
-                self._kept.append(TheirChanges(changes, batch.transactions, index))
-                self._bytes += self._kept[-1].nbytes
+        for part in kept_changes(batch):
+            self._kept.append(part)
+            self._touched.setdefault(part.table, TouchedRows()).add(part)
+            self._bytes += part.nbytes
         if self._bytes > MOST_BYTES:
             raise IntegrityError(
                 f"node {self.edge.dst_node} has changed more than can be kept in memory since "
@@ -258,23 +233,11 @@ class Guard:
             )
 
 
-def without(work: TableBatch, clashes: Sequence[Clash]) -> TableBatch:
-    """Return a batch's work without the rows that clash."""
-    left_out = {clash.work.plan.sink_table: clash for clash in clashes if len(clash.rows)}
-    tables = tuple(
-        _without(table, left_out[table.plan.sink_table])
-        if table.plan.sink_table in left_out
-        else table
-        for table in work.tables
-    )
-    return replace(work, tables=tuple(table for table in tables if len(table.merged)))
-
-
-def _without(work: TableWork, clash: Clash) -> TableWork:
-    """Return one table's work without the rows of a clash."""
+def without_rows(work: TableWork, rows: KeyedRows) -> TableWork:
+    """Return one table's work without some rows."""
     names, merged = list(work.plan.target.primary_key), work.merged
-    sides = (merged.deletes.select(names), merged.upserts.select(names), clash.rows.keys)
-    groups = key_codes([clash.rows.identity.of(each) for each in sides]).groups
+    sides = (merged.deletes.select(names), merged.upserts.select(names), rows.keys)
+    groups = key_codes([rows.identity.of(each) for each in sides]).groups
     kept = [mask_of(~np.isin(group, groups[2])) for group in groups[:2]]
     return TableWork(
         work.plan, MergedChanges(merged.deletes.filter(kept[0]), merged.upserts.filter(kept[1]))

@@ -7,9 +7,9 @@ they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow.compute as pc
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema
 
 _MANY = 100_000
+RowKey = tuple[Any, ...]
+"""Python objects that are the same for the same row."""
 
 
 class Weights(Protocol):
@@ -72,6 +74,21 @@ class RowIdentity:
             column = pc.utf8_slice_codeunits(column, 0, prefix) if prefix else column
             return self._weights(name, column)
         return pc.binary_slice(column, 0, prefix) if prefix else column
+
+    def of_few(self, columns: Mapping[str, Sequence[Any]]) -> list[RowKey]:
+        """Return what tells rows apart of a few, from the Python objects of their key columns.
+
+        It is the same for rows for which `of` gives the same.
+        """
+        seen = [self._seen_few(name, values) for name, values in columns.items()]
+        return list(zip(*seen, strict=True))
+
+    def _seen_few(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
+        """Return what tells a few rows apart of one key column."""
+        prefix = self._prefixes[name]
+        if prefix:
+            values = [value[:prefix] for value in values]
+        return self._asked(name, values) if name in self._types else values
 
     def names(self, keys: Sequence[Values]) -> list[str]:
         """Return a name for each key, by its values as JSON holds them; the same for one row."""

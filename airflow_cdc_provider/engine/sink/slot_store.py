@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.errors import CdcError
@@ -16,6 +16,9 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.selection import FewWork, Selection, TableBatch
 from airflow_cdc_provider.engine.sink.session import Session
+
+AnyWork = TypeVar("AnyWork", TableBatch, FewWork)
+"""A batch's work, whatever its form: what comes of it has the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,22 @@ class SlotRow:
         return replace(self, position=end, knew=knew or self.knew)
 
 
+class LookAtOthers(Protocol):
+    """A look at what others write at the sink, while a batch is written."""
+
+    def without_lost(self, work: AnyWork) -> AnyWork | None:
+        """Return what is to be written of a batch's work, which was not written yet.
+
+        None if it cannot be told of few changes: they are to be columns.
+        """
+
+    def conflicts(self) -> Sequence[Conflict] | None:
+        """Return the conflicts to be stored with the rows, which are written; None: keep nothing.
+
+        Nobody but this transaction can change them now.
+        """
+
+
 class SlotStore(Protocol):
     """Keeps one writer slot and the rows that it writes, in transactions of one session."""
 
@@ -121,12 +140,12 @@ class SlotStore(Protocol):
         row: SlotRow,
         end: LogPosition,
         *,
-        may_commit: Callable[[], bool] | None = None,
+        look: LookAtOthers | None = None,
     ) -> SlotOutcome | None:
         """Commit a small batch behind `row` in fewer round trips; None if nothing was kept.
 
-        Then it is committed step by step. `may_commit` is asked when its rows are written. A store
-        that has no such way always returns None.
+        Then it is committed step by step. `look` is taken before its rows are written, and when
+        they are. A store that has no such way always returns None.
         """
 
 

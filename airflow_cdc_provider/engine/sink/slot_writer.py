@@ -13,7 +13,6 @@ without its beginning. Whoever opens the sink again begins at the ledger's posit
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.engine.ledger.state import stored_anew
@@ -79,9 +78,8 @@ class SlotWriter:
         end, stopped_by = selection.end_within(left.stream)
         if end is None or stopped_by is not None or not selection.batch.changes:
             return None
-        guarded = self._guarded
-        may_commit = None if guarded is None else partial(guarded.is_free, selection, left)
-        outcome = self.store.commit_at_once(selection, left, end, may_commit=may_commit)
+        at_once = self.store if self._guarded is None else self._guarded
+        outcome = at_once.commit_at_once(selection, left, end)
         if outcome is None:
             return None
         self._reached = left.moved(end, selection.knew)

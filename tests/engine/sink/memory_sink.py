@@ -54,7 +54,7 @@ from airflow_cdc_provider.engine.sink.port import JoinedSplit, Owner, SinkAbilit
 from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection, TableBatch
 from airflow_cdc_provider.engine.sink.session import Result
-from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow
+from airflow_cdc_provider.engine.sink.slot_store import LookAtOthers, SlotOutcome, SlotRow
 from airflow_cdc_provider.engine.sink.slots import collapsed, part_of
 from airflow_cdc_provider.engine.sink.split_sink import RangeSplitSink
 
@@ -455,7 +455,7 @@ class MemorySlotStore:
         row: SlotRow,
         end: LogPosition,
         *,
-        may_commit: Callable[[], bool] | None = None,
+        look: LookAtOthers | None = None,
     ) -> None:
         """Has no such way."""
 

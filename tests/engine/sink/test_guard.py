@@ -12,9 +12,9 @@ from airflow_cdc_provider.columns.merge import MergedChanges
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
-from airflow_cdc_provider.engine.sink.guard import Clash, _met, without
+from airflow_cdc_provider.engine.sink.guard import _met, without_rows
 from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity
-from airflow_cdc_provider.engine.sink.selection import TableBatch, TableWork
+from airflow_cdc_provider.engine.sink.selection import TableWork
 
 TEXT = ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT)
 NUMBER = ColumnType("int", TypeKind.INTEGER, KeyKind.INTEGER)
@@ -78,7 +78,7 @@ def test_a_row_that_gets_another_spelling_is_one_row_as_it_is_written() -> None:
 def test_all_spellings_of_a_row_that_clashes_are_left_out() -> None:
     work = work_of(["a", "x"], ["A", "y"], pa.string())
     rows = KeyedRows(keys(["A"], pa.string()), identity(pa.string()))
-    (left,) = without(TableBatch((work,), {}, 1, 0), [Clash(work, rows, ())]).tables
+    left = without_rows(work, rows)
     assert left.merged.deletes.column("k").to_pylist() == ["x"]
     assert left.merged.upserts.column("k").to_pylist() == ["y"]
 
@@ -117,9 +117,8 @@ def test_what_the_server_said_of_a_text_is_not_asked_again() -> None:
 
 def test_what_clashes_is_left_out_and_the_rest_stays() -> None:
     work = work_of([1, 2], [3, 4], pa.int32())
-    clash = Clash(work, KeyedRows(keys([2, 3], pa.int32()), identity(pa.int32())), ())
-    (left,) = without(TableBatch((work,), {}, 1, 0), [clash]).tables
+    left = without_rows(work, KeyedRows(keys([2, 3], pa.int32()), identity(pa.int32())))
     assert left.merged.deletes.column("k").to_pylist() == [1]
     assert left.merged.upserts.column("k").to_pylist() == [4]
     every = KeyedRows(keys([1, 2, 3, 4], pa.int32()), identity(pa.int32()))
-    assert without(TableBatch((work,), {}, 1, 0), [Clash(work, every, ())]).tables == ()
+    assert len(without_rows(work, every).merged) == 0

@@ -74,18 +74,19 @@ class CommitScripts:
         rows: Sequence[RowStatement],
         store: Sequence[str],
         claim: tuple[str, int],
-        may_commit: Callable[[], bool] | None = None,
+        last: Callable[[], Sequence[str] | None] | None = None,
     ) -> bool:
         """Send a whole sink transaction as one command and commit it; False if nothing was kept.
 
         `slot_row` locks and reads the slot's row, where this position and this name of the split
         are expected, `store` moves it, and `claim` asks which generation may commit, and says which
-        one it has to be. `may_commit` is asked last; where it says no, nothing is kept.
+        one it has to be. `last` is asked when the rows are written: it gives what else is to be
+        run, or says by None that nothing may be kept.
         """
         session = self._session
         question, generation = claim
-        first, *last = (text.encode() for text in (slot_row, *store, question))
-        script = [first, *(each.text for each in rows), *last]
+        first, *behind = (text.encode() for text in (slot_row, *store, question))
+        script = [first, *(each.text for each in rows), *behind]
         if sum(map(len, script)) > session.capabilities.statement_bytes // 2:
             return False
         try:
@@ -93,11 +94,15 @@ class CommitScripts:
             if not _is_at(said, at):
                 return False
             is_usual = _is_usual(said, rows, generation)
-            if is_usual and may_commit is not None and not may_commit():
-                return False
             if is_usual:
-                session.commit()
-            self._failures = 0 if is_usual else self._failures + 1
+                more = [] if last is None else last()
+                if more is None:
+                    return False
+                session.commit_with(more)
+            if is_usual:
+                self._failures = 0
+            elif not isinstance(said.error, SinkBusyError):
+                self._failures += 1
         except SinkBusyError:  # of COMMIT: nothing was kept
             return False
         finally:

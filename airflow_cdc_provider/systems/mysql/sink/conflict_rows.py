@@ -30,9 +30,17 @@ _COLUMNS = (
 
 def note_conflicts(session: SinkSession, owner: Owner, conflicts: Sequence[Conflict]) -> None:
     """Store conflicts in the session's open transaction."""
+    for statement in noting(owner, conflicts):
+        session.execute(statement)
+
+
+def noting(owner: Owner, conflicts: Sequence[Conflict]) -> list[str]:
+    """Return the statements that store conflicts."""
+    found = []
     for first in range(0, len(conflicts), _ROWS_A_STATEMENT):
         rows = ", ".join(_row(owner, each) for each in conflicts[first : first + _ROWS_A_STATEMENT])
-        session.execute(f"INSERT INTO {LEDGER}.conflict ({_COLUMNS}) VALUES {rows}")
+        found.append(f"INSERT INTO {LEDGER}.conflict ({_COLUMNS}) VALUES {rows}")
+    return found
 
 
 def count(session: SinkSession, owner: Owner) -> int:

@@ -168,6 +168,24 @@ class SinkSession:
         self.in_transaction = False
         self.execute("COMMIT")
 
+    def commit_with(self, statements: Sequence[str]) -> None:
+        """Run what has no result and commit, all in one round trip unless that is much text.
+
+        Nothing is committed if a statement fails, which is an error.
+        """
+        script = [text.encode() for text in statements]
+        if not script:
+            self.commit()
+        elif sum(map(len, script)) > self.capabilities.statement_bytes // 2:
+            for statement in script:
+                self.execute(statement)
+            self.commit()
+        else:
+            outcome = run_script(self.raw, [*script, b"COMMIT"])
+            if outcome.error is not None:
+                raise outcome.error
+            self.in_transaction = False
+
     def rollback(self) -> None:
         """Roll back the open transaction.
 

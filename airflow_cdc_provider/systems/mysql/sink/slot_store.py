@@ -6,8 +6,9 @@ What it commits and when is `engine.sink.slot_writer`'s to decide.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
@@ -26,7 +27,7 @@ from airflow_cdc_provider.engine.sink.selection import (
     TableBatch,
     TableWork,
 )
-from airflow_cdc_provider.engine.sink.slot_store import SlotOutcome, SlotRow
+from airflow_cdc_provider.engine.sink.slot_store import LookAtOthers, SlotOutcome, SlotRow
 from airflow_cdc_provider.engine.sink.slots import part_of
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import (
@@ -99,12 +100,12 @@ class MySqlSlotStore:
         row: SlotRow,
         end: LogPosition,
         *,
-        may_commit: Callable[[], bool] | None = None,
+        look: LookAtOthers | None = None,
     ) -> SlotOutcome | None:
         """Commit a small batch as one commit script; None if nothing was kept."""
         if not self._scripts.are_taken:
             return None
-        work, rows = self._statements_of(selection, row)
+        work, rows = self._statements_of(selection, row, look)
         outcome = replace(SlotOutcome.of(row.position, work), end=end, knew=selection.knew)
         question = ledger.generation_query(self._owner, self.session.capabilities.share_lock)
         if rows is None or not self._scripts.commit(
@@ -113,7 +114,7 @@ class MySqlSlotStore:
             rows=[*self._marks(selection), *rows],
             store=self._store_statements(outcome),
             claim=(question, self._owner.generation),
-            may_commit=may_commit,
+            last=None if look is None else partial(self._noting, look),
         ):
             return None
         return outcome
@@ -185,6 +186,14 @@ class MySqlSlotStore:
         """Store conflicts in the open transaction."""
         conflict_rows.note_conflicts(self.session, self._owner, conflicts)
 
+    def _noting(self, look: LookAtOthers) -> list[str] | None:
+        """Return the statements that store the conflicts of a batch whose rows are written.
+
+        None if it may not be committed.
+        """
+        conflicts = look.conflicts()
+        return None if conflicts is None else conflict_rows.noting(self._owner, conflicts)
+
     def text_weights(self) -> TextWeights:
         """Return what asks the server which texts are equal, over the same session."""
         return TextWeights(self.session)
@@ -214,15 +223,22 @@ class MySqlSlotStore:
                 self._write_in_one_way(mine)
 
     def _statements_of(
-        self, selection: Selection, row: SlotRow
+        self, selection: Selection, row: SlotRow, look: LookAtOthers | None
     ) -> tuple[TableBatch | FewWork, list[RowStatement] | None]:
-        """Return a batch's work and the statements that write its rows, None if there are none."""
+        """Return a batch's work and the statements that write its rows, None if there are none.
+
+        They leave out what `look` does not let through.
+        """
         few = selection.few_work(row.position, row.stream) if self._slots == 1 else None
-        rows = None if few is None else self._few_statements(few)
+        kept = few if few is None or look is None else look.without_lost(few)
+        rows = None if kept is None else self._few_statements(kept)
         if few is not None and rows is not None:
             return few, rows
         work = selection.work(row.position, row.stream)
-        return work, self._row_statements(work)
+        if not is_small(work.tables):
+            return work, None
+        written = work if look is None else look.without_lost(work)
+        return work, None if written is None else self._row_statements(written)
 
     def _few_statements(self, work: FewWork) -> list[RowStatement] | None:
         """Return the statements for few changes, value by value.
@@ -244,11 +260,8 @@ class MySqlSlotStore:
 
     def _row_statements(self, work: TableBatch) -> list[RowStatement] | None:
         """Return the statements that write a small batch's rows as SQL text, or None."""
-        mine = [part_of(table, self._slot, self._slots) for table in work.tables]
-        if not is_small(mine):
-            return None
         statements: list[RowStatement] = []
-        for table in mine:
+        for table in (part_of(table, self._slot, self._slots) for table in work.tables):
             with only_of(table.plan.schema.table):
                 some = self._table_statements(table)
             if some is None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import FencedError, RowRefusedError, SinkUnreachableError
+from airflow_cdc_provider.core.errors import (
+    FencedError,
+    RowRefusedError,
+    SinkBusyError,
+    SinkUnreachableError,
+)
+from airflow_cdc_provider.systems.mysql.server.scripts import ScriptOutcome
 from airflow_cdc_provider.systems.mysql.sink.commit_script import CommitScripts
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from tests.behaviours.sink_world import delete, insert, update
 from tests.behaviours.source_log import at
 from tests.servers.given import SqlServer
@@ -177,3 +185,23 @@ def test_a_server_that_takes_no_scripts_is_sent_one_statement_after_the_other(
     sink.apply(world.batch([insert(5, "e")], start=120, end=140))
     assert said == []
     assert [row[0] for row in world.held()] == [1, 2, 3, 4, 5]
+
+
+def test_a_sink_that_was_busy_is_sent_commands_all_the_same(
+    world: MySqlSinkWorld, said: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = begun(world)
+    begin_with = SinkSession.begin_with
+
+    def busy(self: SinkSession, statements: Sequence[bytes]) -> ScriptOutcome:
+        return replace(begin_with(self, statements), error=SinkBusyError("a deadlock", "test"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SinkSession, "begin_with", busy)
+        for number in range(4):
+            place = 120 + 10 * number
+            sink.apply(world.batch([insert(5 + number, "e")], start=place, end=place + 10))
+    assert said == [False] * 4
+    sink.apply(world.batch([insert(9, "f")], start=160, end=170))
+    assert said[-1]
+    assert [row[0] for row in world.held()] == [*range(1, 10)]

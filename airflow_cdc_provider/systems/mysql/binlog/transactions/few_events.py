@@ -14,7 +14,7 @@ vector steps, which know what to do or what is wrong.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,17 +90,25 @@ class _Transaction:
     """Bytes of the chunk up to its end; up to its beginning while it goes on."""
     changes: int = 0
     has_rows: bool = False
-    """Row events came, of whatever table."""
+    """Row events came, of whatever table, the first of which is no marker."""
+    is_left_out: bool = False
+    """The markers that it begins with say so."""
+    is_leading: bool = True
+    """All row events so far are its markers."""
 
 
 class _Reading:
     """Reads a chunk of few events without changing the decoder's state."""
 
-    def __init__(self, maps: TableMaps, opened: OpenTransaction | None, log_end: int) -> None:
+    def __init__(self, runs: TransactionRuns, maps: TableMaps, log_end: int) -> None:
+        opened = runs.open
+        self._origins, self._known = runs.origins, runs.known
         self._maps = maps
         self._current: _Transaction | None = None
         self.transactions: list[_Transaction] = []
         self.rows: list[_Rows] = []
+        self.moves: list[tuple[int, str]] = []
+        """Positions that were known from a transaction on, which is counted from 0."""
         self.log_end = log_end
         """Where the last event ends in its file."""
         self.bytes = 0
@@ -145,14 +153,32 @@ class _Reading:
             raise NotFewError
         if table_id not in self._maps.ledgers:
             self.others_at = self.bytes
-        if table_id in self._maps.markers or table_id in self._maps.progress:
-            raise NotFewError
+        if table_id in self._maps.progress and decoder is not None:
+            position = self._known.few(decoder, decoder.few.read(data, start, end))
+            if position is not None:
+                self.moves.append((len(self.transactions) - 1, position))
+            return
+        if table_id in self._maps.markers and decoder is not None:
+            self._take_marker(self._current, decoder, decoder.few.read(data, start, end))
+            return
+        self._current.is_leading = False
+        if self._current.is_left_out:
+            return
         self._current.has_rows = True
         if decoder is None:
             return
         changes = decoder.few.read(data, start, end)
         self._current.changes += len(changes)
         self.rows.append(_Rows(decoder, len(self.transactions) - 1, changes))
+
+    def _take_marker(
+        self, current: _Transaction, decoder: TableDecoder, changes: Sequence[FewChange]
+    ) -> None:
+        """Read a marker that a transaction begins with, and by which it is left out."""
+        is_first = current.opened is not None and current.is_leading
+        if not is_first or not self._origins.leave_out_few(decoder, changes):
+            raise NotFewError
+        current.is_left_out = True
 
     def _require_known(self, body: bytes) -> None:
         """Refuse a table map that is not in force already."""
@@ -213,16 +239,16 @@ class SmallChunks:
         if chunk.ends[-1] - chunk.starts[0] > MOST_BYTES or self._place.last >= _NEAR:
             return None
         try:
-            reading = self._read(chunk, opened, CHECKSUM_BYTES if checksums else 0)
+            reading = self._read(chunk, CHECKSUM_BYTES if checksums else 0)
         except (NotFewError, CdcError):
             return None
         return self._follow(reading)
 
-    def _read(self, chunk: EventChunk, opened: OpenTransaction | None, checksum: int) -> _Reading:
+    def _read(self, chunk: EventChunk, checksum: int) -> _Reading:
         """Read a chunk's events one by one; `NotFewError` if one needs the column decoder."""
         first = int(chunk.starts[0])
         data = bytes(memoryview(chunk.buffer)[first : int(chunk.ends[-1])])
-        reading = _Reading(self._maps, opened, self._place.last)
+        reading = _Reading(self._runs, self._maps, self._place.last)
         starts, ends = (chunk.starts - first).tolist(), (chunk.ends - first).tolist()
         for start, stop in zip(starts, ends, strict=True):
             reading.take(data, start, stop, checksum)
@@ -238,6 +264,8 @@ class SmallChunks:
         if reading.others_at:
             assembly.note_others(first_byte + reading.others_at)
         self._keep_rows(reading, first_ordinal)
+        for number, position in reading.moves:
+            runs.known.add(runs.next_number + number, position)
         ended = [each for each in reading.transactions if each.end]
         if ended:
             commits = self._commits(ended, first_byte, first_ordinal)
@@ -257,6 +285,8 @@ class SmallChunks:
             runs.open.begun = last.begun
             if last.has_rows:
                 runs.origins.note_unmarked(runs.next_number)
+            if last.is_left_out:
+                runs.origins.note_left_out(runs.next_number, leading=last.is_leading)
             runs.open.captured |= runs.ordinal > runs.open.first_ordinal
         yield from runs.hand_on_part(reading.log_end)
 

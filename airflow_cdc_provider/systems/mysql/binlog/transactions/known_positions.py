@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, texts_of
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.few_changes import FewChange
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 
 Move = tuple[int, str]
@@ -28,6 +30,7 @@ class KnownPositions:
     """Collects where an edge was, transaction by transaction, from the rows of its ledger."""
 
     def __init__(self, edge: str, maps: TableMaps) -> None:
+        self._name = edge.encode()
         self._edge = texts_of([edge])
         self._maps = maps
         self._moves: dict[int, str] = {}
@@ -43,6 +46,20 @@ class KnownPositions:
             places = np.flatnonzero(ids == table_id)
             self._note(frames, table_id, rows[places], numbers[places])
         return ~is_progress
+
+    def few(self, decoder: TableDecoder, changes: Sequence[FewChange]) -> str | None:
+        """Return the position in a few rows of streams' progress, None if there is none."""
+        names = [column.name for column in decoder.map.columns]
+        if _EDGE not in names:
+            return None
+        edge, position = names.index(_EDGE), names.index(_POSITION)
+        rows = [change.after for change in changes if change.after is not None]
+        found = [row[position] for row in rows if row[edge] == self._name]
+        return found[-1].decode() if found and isinstance(found[-1], bytes) else None
+
+    def add(self, number: int, position: str) -> None:
+        """Take in a position that was known from a transaction on."""
+        self._moves[number] = position
 
     def take(self, numbers: IntArray) -> Sequence[Move]:
         """Return the moves of transactions that end now, in log order; they are forgotten."""

@@ -15,7 +15,7 @@ rows are behind it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,12 +25,13 @@ import pyarrow.compute as pc
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binary_scalar
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.few_changes import FewChange
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import RESET, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.markers import MARKER_COLUMNS, EdgeOrigins, Marker
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
-from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import ops_of
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder, ops_of
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,25 @@ class TransactionOrigins:
         """Note that a transaction that is kept has row events, the first of which is no marker."""
         if self._rule is not None and self._number != number:
             self._keep(number, left_out=False, leading=False, marked=False)
+
+    def note_left_out(self, number: int, *, leading: bool) -> None:
+        """Note that a transaction is left out by its markers; are those all that came so far."""
+        self._keep(number, left_out=True, leading=leading, marked=True)
+
+    def leave_out_few(self, decoder: TableDecoder, changes: Sequence[FewChange]) -> bool:
+        """Tell whether a few marker rows are known to have their transaction left out."""
+        places = {column.name.lower(): place for place, column in enumerate(decoder.map.columns)}
+        if any(name not in places for name in MARKER_COLUMNS):
+            return False
+        for change in changes:
+            after = change.after or ()
+            names = [after[places[name]] for name in MARKER_COLUMNS] if after else []
+            texts = [name.decode() for name in names if isinstance(name, bytes)]
+            if len(texts) < len(MARKER_COLUMNS):
+                return False
+            if not self._judged.get(_BETWEEN_NAMES.join(texts)):
+                return False
+        return bool(changes)
 
     def require_no_marker(self, number: int) -> None:
         """Refuse a rollback to a savepoint in a marked transaction: its marker may be gone."""

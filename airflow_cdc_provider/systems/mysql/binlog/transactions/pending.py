@@ -187,14 +187,16 @@ def table_changes(
     if not few or len(few) < len(pieces) or sum(map(len, few)) > _FEW:
         return _as_columns(pieces, transactions, first_ordinal)
     few.sort(key=lambda piece: piece.first_ordinal)
-    tables: dict[TableId, tuple[TableDecoder, list[FewChange]]] = {}
+    index = {number: place for place, number in enumerate(transactions.tolist())}
+    tables: dict[TableId, tuple[TableDecoder, list[FewChange], list[int]]] = {}
     for piece in few:
-        decoder, changes = tables.setdefault(piece.table, (piece.decoder, []))
+        decoder, changes, of = tables.setdefault(piece.table, (piece.decoder, [], []))
         if decoder is not piece.decoder:  # after a change of its definition
             return _as_columns(few, transactions, first_ordinal)
         changes.extend(piece.changes)
+        of.extend([index[piece.transaction]] * len(piece))
     return FewTables(
-        tuple(FewTable(by.map.table, by.schema, changes) for by, changes in tables.values()),
+        tuple(FewTable(by.map.table, by.schema, some, of) for by, some, of in tables.values()),
         lambda: _as_columns(few, transactions, first_ordinal),
     )
 

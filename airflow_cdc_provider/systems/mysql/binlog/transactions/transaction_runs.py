@@ -101,7 +101,7 @@ class TransactionRuns:
         """What the rows of one XA transaction may take; None if they do not wait at all."""
         self.facts = facts
         self.origins = origins
-        self._known = known
+        self.known = known
         self.next_number = 0
         """The open transaction's number, or the next one's."""
 
@@ -228,7 +228,7 @@ class TransactionRuns:
         carried = 0 if self.open is None else 1
         numbers = self.next_number + np.searchsorted(opens, rows, side="right") - 1 + carried
         if self._maps.progress:
-            others = self._known.note(frames, rows, numbers)
+            others = self.known.note(frames, rows, numbers)
             rows, numbers = rows[others], numbers[others]
         if self.origins.is_judging:
             kept = self.origins.kept(frames, rows, numbers)
