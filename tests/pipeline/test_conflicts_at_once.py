@@ -34,6 +34,7 @@ def pair(
     rows = ", ".join(f"({n}, 'first', 0)" for n in range(1, ROWS + 1))
     made.one.execute(f"INSERT INTO items VALUES {rows}")
     made.begin()
+    made.catch_up()  # so that each edge knows where the other one is
     return made
 
 
