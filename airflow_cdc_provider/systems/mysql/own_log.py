@@ -23,8 +23,8 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlCatalogue, MySqlSource
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
-from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
 from airflow_cdc_provider.systems.mysql.server.server_errors import errors_of_the_sink
+from airflow_cdc_provider.systems.mysql.server.trigger_looks import triggers_that_fire
 from airflow_cdc_provider.systems.mysql.server_ids import own_log_ids
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class MySqlOwnLog:
     def firing_triggers(self, tables: Sequence[TableId]) -> Mapping[TableId, Sequence[str]]:
         """Return the triggers of these tables that do not ask for `@airflow_cdc`, by table."""
         with self.catalogue(purpose="triggers at the sink") as catalogue:
-            return firing_triggers(catalogue.connection, tables)
+            return triggers_that_fire(catalogue.connection, tables)
 
     def log_end(self, *, purpose: str) -> SinkLogEnd:
         """Open a connection to query the end of the log."""

@@ -26,9 +26,9 @@ from airflow_cdc_provider.core.table_drift import (
 )
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
-from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.server.trigger_looks import triggers_that_fire
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
@@ -98,7 +98,7 @@ def _drifted(
     """Yield the sink tables that are gone, unfit for the plan, or have a trigger."""
     targets = [plan.sink_table for plan in plans]
     found = read_schemas(session.connection, targets, with_statement=False, role=Role.SINK)
-    firing = firing_triggers(session.connection, targets)
+    firing = triggers_that_fire(session.connection, targets)
     for plan in plans:
         there, table = found.get(plan.sink_table), plan.sink_table
         if there is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import islice
@@ -13,9 +13,9 @@ import pytest
 
 from airflow_cdc_provider.columns.source_port import LogReading, TailReader
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
+from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.findings import Finding, Level
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.own_log import MySqlOwnLog
@@ -23,6 +23,7 @@ from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
 from airflow_cdc_provider.systems.mysql.server_ids import derived_ids, own_log_ids
 from tests.behaviours.own_log_behaviours import OwnLogBehaviours, noted
 from tests.behaviours.sink_world import SinkWorld
+from tests.servers.accounts import sink_account
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy
@@ -239,3 +240,31 @@ def test_a_log_that_cannot_be_reached_is_the_sinks(
         with pytest.raises(SinkUnreachableError) as lost:
             list(islice(following, 100))
     assert "the source" not in str(lost.value)
+
+
+@FAMILIES
+def test_triggers_that_the_account_may_not_see_are_not_taken_for_none(
+    family: str, request: pytest.FixtureRequest, fresh_database: Callable[[SqlServer], str]
+) -> None:
+    server = request.getfixturevalue(f"{family}_server")
+    database = fresh_database(server)
+    table = TableId(database, "orders")
+    server.execute("CREATE TABLE orders (id INT PRIMARY KEY, v INT)", database=database)
+    server.execute(
+        "CREATE TRIGGER doubles BEFORE INSERT ON orders FOR EACH ROW SET NEW.v = 2 * NEW.v",
+        database=database,
+    )
+    account = sink_account(server, database)
+    own_log = MySqlOwnLog.of(Endpoint.parse(account.dsn), SHOP, AT_SOURCE)
+    try:
+        assert own_log.firing_triggers([table]) == {table: ("doubles",)}
+        for right in (right for right in account.rights if right.privilege == "TRIGGER"):
+            account.revoke(right)
+        if family == "mariadb":  # which shows them to who may write
+            assert own_log.firing_triggers([table]) == {table: ("doubles",)}
+        else:
+            with pytest.raises(AccessDeniedError, match="may not see the triggers") as denied:
+                own_log.firing_triggers([table])
+            assert f"GRANT TRIGGER ON `{database}`.* TO" in denied.value.remedy
+    finally:
+        account.drop()
