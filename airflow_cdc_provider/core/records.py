@@ -206,6 +206,8 @@ class NoteKind(StrEnum):
     """What the source of an edge that was seeded knew of its sink's log at first."""
     CONFLICTS = "conflicts"
     """How many rows were changed at both nodes of an edge, and settled."""
+    RULES = "rules"
+    """Rules for conflicts that a run is about to take for both edges of a pair; empty: none."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

@@ -45,7 +45,7 @@ def conflict_lines(count: int, found: Sequence[NotedConflict], *, values: bool) 
         ]
     if len(found) < count:
         lines.append(f"{len(found)} of {count}")
-    return lines or ["no row was changed at both nodes at the same time"]
+    return lines or ["no conflict was settled"]
 
 
 def table_forms(found: Sequence[ConflictsOfTable]) -> list[Mapping[str, Any]]:

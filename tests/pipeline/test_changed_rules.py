@@ -8,12 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_cdc_provider.core.errors import CdcError, PipelineFileError, PreflightError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    PipelineFileError,
+    PreflightError,
+    UndecidedConflictError,
+)
 from airflow_cdc_provider.core.lifecycle import LEASE_S
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps import changed_rules
 from airflow_cdc_provider.pipeline.steps.changed_rules import take_changed_rules
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import start_stream
-from tests.pipeline.pairs import Edge, MakePair, Pair, conflicts_of
+from tests.pipeline.pairs import STOP, Edge, MakePair, Pair, conflicts_of
 from tests.servers.given import SqlServer
 
 
@@ -121,3 +128,131 @@ def test_rules_that_an_earlier_release_stored_are_the_same(pair: Pair) -> None:
     change_at_both(pair, 1)
     pair.catch_up()
     assert value_of(pair, 1) == "one"
+
+
+class KilledError(Exception):
+    """What ends a run in the middle, as a SIGKILL would."""
+
+
+def killed_between(monkeypatch: pytest.MonkeyPatch, edge: Edge) -> None:
+    """Have an edge's run die between storing new rules for the edge back and for itself."""
+    keep, calls = changed_rules._keep, []
+
+    def once(run: Run, topology: str) -> None:
+        calls.append(run.name)
+        if len(calls) == 2:
+            raise KilledError
+        keep(run, topology)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(changed_rules, "_keep", once)
+        with pytest.raises(KilledError):
+            edge.catch_up()
+    assert len(calls) == 2
+
+
+def test_rules_that_a_killed_run_took_for_one_edge_hold_for_the_other_one_too(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_rules(pair.there, pair.back)
+    killed_between(monkeypatch, pair.there)
+    change_at_both(pair, 1)
+    pair.back.catch_up()  # by the new rules, which it has
+    # what the killed run began is ended by whoever comes next, the file may say what it will
+    write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
+    for edge in (pair.there, pair.back):
+        with pytest.raises(CdcError, match="has changes that t_"):
+            edge.catch_up()
+    write_rules(pair.there, pair.back)
+    pair.catch_up()
+    assert value_of(pair, 1) == "two"
+
+
+def test_an_edge_that_was_killed_meanwhile_does_not_stream_by_its_former_rules(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_rules(pair.there, pair.back)
+    killed_between(monkeypatch, pair.there)
+    write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
+    with pair.there.opened() as run, pytest.raises(PipelineFileError, match="begin a whole run"):
+        start_stream(run)
+    change_at_both(pair, 1)
+    with pytest.raises(CdcError, match="has changes that t_"):
+        pair.there.catch_up()
+    write_rules(pair.there, pair.back)
+    pair.catch_up()
+    assert value_of(pair, 1) == "two"
+
+
+def test_a_run_that_is_killed_before_it_took_any_leaves_the_former_rules(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_rules(pair.there, pair.back)
+
+    def never(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(changed_rules, "_keep", never)
+        with pytest.raises(KilledError):
+            pair.there.catch_up()
+    write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
+    change_at_both(pair, 1)
+    pair.catch_up()
+    assert value_of(pair, 1) == "one"
+
+
+def test_after_a_conflict_of_stop_a_killed_run_leaves_no_other_choice(
+    mysql_server: SqlServer,
+    mysql_sink: SqlServer,
+    make_pair: MakePair,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = make_pair(mysql_server, mysql_sink, winner=STOP)
+    pair.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v VARCHAR(40), version INT)")
+    pair.one.execute("INSERT INTO items VALUES (1, 'first', 0)")
+    pair.begin()
+    change_at_both(pair, 1)
+    for edge in (pair.there, pair.back):
+        with pytest.raises(UndecidedConflictError):
+            edge.catch_up()
+    write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
+    killed_between(monkeypatch, pair.there)
+    pair.back.catch_up()
+    write_rules(pair.there, pair.back)
+    with pytest.raises(CdcError, match="has changes that t_"):
+        pair.there.catch_up()
+    write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
+    pair.catch_up()
+    assert value_of(pair, 1) == "one"
+
+
+def test_an_edge_whose_state_is_lost_has_the_rules_of_the_other_one(pair: Pair) -> None:
+    change_at_both(pair, 2)
+    pair.catch_up()  # so that the ledger says what each node knew
+    change_at_both(pair, 1)
+    pair.there.catch_up()
+    for file in pair.back.path.parent.glob(f"{pair.back.path.stem}*.state.db*"):
+        file.unlink()
+    write_rules(pair.there, pair.back)
+    with pytest.raises(CdcError, match="went by that one wins"):
+        pair.back.catch_up()
+    write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
+    pair.catch_up()
+    assert value_of(pair, 1) == "one"
+
+
+def test_a_way_back_from_another_folder_has_the_rules_of_the_way_there(
+    mysql_server: SqlServer, mysql_sink: SqlServer, make_pair: MakePair
+) -> None:
+    pair = make_pair(mysql_server, mysql_sink, winner="one")
+    pair.one.execute("CREATE TABLE items (id INT PRIMARY KEY, v VARCHAR(40), version INT)")
+    pair.there.catch_up()
+    write_rules(pair.back)
+    far = pair.back.path.parent / "far"
+    far.mkdir()
+    back = replace(pair.back, path=pair.back.path.rename(far / pair.back.path.name))
+    with pytest.raises(CdcError, match="are settled here by that two wins, and in one_to_two"):
+        back.seed_from(pair.there)
+    write_rules(back, rules="policy: priority, winner: one")
+    back.seed_from(pair.there)

@@ -30,6 +30,6 @@ def undecided(edge: Topology, settled: SettledTable) -> UndecidedConflictError:
         where=f"edge from {edge.src_node} to {edge.dst_node} of {edge.name}, {table}",
         risk="neither change was written at the other node; both edges end before them, and the "
         "nodes differ from there on",
-        remedy=f"give {table} a rule with a winner under topology.conflicts.tables, in the files "
-        "of both edges; once both have ended, `run` them again",
+        remedy=f"give {table} alone a rule with a winner under topology.conflicts.tables, in the "
+        "files of both edges; once both have ended, `run` one, then the other",
     ).about(table)

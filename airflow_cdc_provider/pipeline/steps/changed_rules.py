@@ -2,7 +2,9 @@
 
 Two edges that settle one conflict by different rules leave their nodes different, without a word.
 So the rules change at a moment when no conflict can be half settled: neither node has a change that
-the other one lacks. One run takes them for both edges, while nobody is at work on the other one.
+the other one lacks. One run takes them for both edges, while nobody is at work on the other one. It
+notes that before: a run that is killed between the two plans leaves an edge that may not stream by
+its former rules, and whoever begins next ends what it began.
 
 A table whose conflicts stopped the edges has none that was settled, so it may have a rule with a
 winner at any time.
@@ -16,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, LeaseHeldError, RefusedError
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.readings import log_reading
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
@@ -45,25 +48,102 @@ def take_changed_rules(run: Run, ledger: Ledger) -> None:
     """
     origin, edge, stream = run.store.origin(run.name), run.model.edge, ledger.stream()
     before = None if origin is None else edge_of(origin.topology)
-    if origin is None or edge is None or before is None or stream is None:
+    if edge is None or before is None or stream is None:
         return
+    if not differs_by_rules(edge, before) and not _is_taking(run):
+        return
+    with (
+        run.open_beside(load_pipeline(opposite_file(run))) as back,
+        closing(open_ledger(back)) as its_ledger,
+    ):
+        _require_same_rules(run, back)
+        _own(run, back, its_ledger)
+        try:
+            for one, other in ((run, back), (back, run)):
+                _end_taking(one, other)
+            _take(run, back, stream, its_ledger.stream())
+        finally:
+            give_back(back)
+
+
+def require_rules_of_the_other(run: Run) -> None:
+    """Refuse an edge whose own rules are lost with its state, if its file has not the other's.
+
+    The edge back, where its file is beside, knows by which rules both have settled conflicts.
+    """
+    if run.model.edge is None or not run.model.edge.is_guarded:
+        return
+    try:
+        path = opposite_file(run)
+    except RefusedError:
+        return
+    with run.open_beside(load_pipeline(path)) as back:
+        rules = _rules_of(back)
+        if rules is not None:
+            _require_alike(run, run.model.edge, back, rules)
+
+
+def _take(run: Run, back: Run, stream: StreamSplit, its_stream: StreamSplit | None) -> None:
+    """Store the rules of both files, if no conflict can be settled by others at one node."""
+    edge, before, its_before = run.model.edge, _rules_of(run), _rules_of(back)
+    if edge is None or before is None:
+        return
+    if its_before is not None:
+        _require_alike(run, before, back, its_before)
     if not differs_by_rules(edge, before):
         return
-    path = opposite_file(run)
-    with run.open_beside(load_pipeline(path)) as back:
-        _require_same_rules(run, back)
-        with closing(open_ledger(back)) as its_ledger:
-            _own(run, back, its_ledger)
-            try:
-                its_stream = its_ledger.stream()
-                if its_stream is not None and _settled_before(run, edge, before):
-                    for each, of in ((run, stream), (back, its_stream)):
-                        _require_nothing_to_bring(each, of)
-                _keep(back)
-            finally:
-                give_back(back)
-    _keep(run)
+    if its_stream is not None and _settled_before(run, edge, before):
+        for each, of in ((run, stream), (back, its_stream)):
+            _require_nothing_to_bring(each, of)
+    form = {"mine": edge_text(edge), "other": edge_text(back.model.edge)}
+    run.store.keep_note(run.name, NoteKind.RULES, form)
+    _keep(back, form["other"])
+    _keep(run, form["mine"])
+    run.store.keep_note(run.name, NoteKind.RULES, {})
     run.store.tell(run.name, f"rules for conflicts: {edge.settles}; before: {before.settles}")
+
+
+def _is_taking(run: Run) -> bool:
+    """Tell whether a run was ended while it took rules for both edges."""
+    note = run.store.note(run.name, NoteKind.RULES)
+    return note is not None and bool(note.form)
+
+
+def _end_taking(run: Run, back: Run) -> None:
+    """End what a run was ended at: the edge has the rules, too, if the edge back got them.
+
+    The edge has not streamed since, for that is refused while this is open.
+    """
+    note = run.store.note(run.name, NoteKind.RULES)
+    if note is None or not note.form:
+        return
+    its_origin = back.store.origin(back.name)
+    if its_origin is not None and its_origin.topology == note.form["other"]:
+        _keep(run, str(note.form["mine"]))
+    run.store.keep_note(run.name, NoteKind.RULES, {})
+
+
+def _rules_of(run: Run) -> Topology | None:
+    """Return the edge by whose rules a pipeline has settled conflicts, None if it is not known."""
+    origin = run.store.origin(run.name)
+    return None if origin is None else edge_of(origin.topology)
+
+
+def _require_alike(run: Run, here: Topology, back: Run, there: Topology) -> None:
+    """Refuse rules of an edge that are not those by which the edge back settles conflicts."""
+    for state in back.store.tables(back.name):
+        table = state.plan.sink_table
+        mine, other = here.rule_of(table), there.rule_of(state.table)
+        if mine == other:
+            continue
+        raise RefusedError(
+            f"conflicts of {table} would be settled by other rules at one node: here "
+            f"{mine.whole}, and {back.name} went by that {other.whole}",
+            where=f"topology.conflicts of {run.loaded.path.name}, state of {back.name}",
+            risk="the nodes would keep different rows; nothing was changed",
+            remedy=f"write the rules that {back.name} went by in both files; if {run.name} went by "
+            "others, compare the nodes with `verify`, and copy one anew",
+        )
 
 
 def _settled_before(run: Run, edge: Topology, before: Topology) -> bool:
@@ -111,7 +191,8 @@ def _require_nothing_to_bring(run: Run, stream: StreamSplit) -> None:
         risk="a conflict could be settled by the former rules at one node and by these at the "
         "other one; nothing was changed",
         remedy="write the former rules in both files, let nobody write, and run both edges until "
-        "both have caught up; then `pause` both, change the files, and run them again",
+        "both have caught up; then `pause` both, change the files, and run them again. Where a "
+        "conflict has stopped them, first change the rule of its table alone",
     )
 
 
@@ -131,11 +212,11 @@ def _unbrought(run: Run, stream: StreamSplit) -> Iterator[str]:
                 yield str(batch.transactions[0].where)
 
 
-def _keep(run: Run) -> None:
-    """Store the file's rules as those of a pipeline's plan."""
+def _keep(run: Run, topology: str) -> None:
+    """Store an edge as that of a pipeline's plan."""
     origin = run.store.origin(run.name)
     if origin is None:
         return
-    now = replace(origin, topology=edge_text(run.model.edge))
+    now = replace(origin, topology=topology)
     not_copied = run.store.not_copied(run.name)
     run.store.keep_origin(run.name, run.held.generation, now, not_copied)

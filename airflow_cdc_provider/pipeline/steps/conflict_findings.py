@@ -52,7 +52,7 @@ def conflict_findings(
                 "correct the name, or remove the rule, in the files of both edges",
             )
     for back in (file.loaded.model for file in beside if file.loaded):
-        for plan, here, there in _differing(edge, plans, back):
+        for plan, here, there in differing_rules(edge, plans, back):
             yield _finding(
                 Level.BLOCK,
                 str(plan.schema.table),
@@ -69,11 +69,11 @@ def other_rules(
     """Yield each table of an edge that has another rule in the file of the edge back, and both."""
     plans = [state.plan for state in run.store.tables(run.name)]
     if run.model.edge is not None:
-        for plan, here, there in _differing(run.model.edge, plans, back):
+        for plan, here, there in differing_rules(run.model.edge, plans, back):
             yield plan.schema.table, here, there
 
 
-def _differing(
+def differing_rules(
     edge: Topology, plans: Sequence[TablePlan], back: PipelineFile
 ) -> Iterator[tuple[TablePlan, ConflictRule, ConflictRule]]:
     """Yield the tables whose rules differ from those of a file, if that is the edge back."""

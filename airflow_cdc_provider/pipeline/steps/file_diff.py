@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
+from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
 from airflow_cdc_provider.core.topology import Topology
@@ -67,6 +67,8 @@ def require_unchanged(
         handed_off = run.store.is_handed_off(run.name)
         found += _settings(run.loaded, origin, handed_off=handed_off)
         found += _edge(run.loaded.model.edge, origin, may_have_rules=may_have_rules)
+        if not may_have_rules:
+            found += _taken_in_part(run)
         if not _joins(run):
             found += _added(run.loaded, origin, picked_anew(run, left_out))
     if found:
@@ -236,6 +238,17 @@ def _edge(edge: Topology | None, origin: PlanOrigin, *, may_have_rules: bool) ->
         f"{before or 'in no topology'}: other transactions have a marker, and others were left out",
         "write what was there before; the page 'Two nodes' says how a node is copied anew",
     )
+
+
+def _taken_in_part(run: Run) -> Iterator[Found]:
+    """Yield the problem that a run was ended while it took other rules for both edges of a pair."""
+    note = run.store.note(run.name, NoteKind.RULES)
+    if note is not None and note.form:
+        yield (
+            ("topology", "conflicts"),
+            "a run was ended while it took other rules for conflicts, which the edge back may have",
+            "begin a whole run, which ends that first",
+        )
 
 
 def _added(

@@ -36,7 +36,10 @@ from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.isolation import mark_drifted, stopped_by, stopped_text
 from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_be
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.changed_rules import take_changed_rules
+from airflow_cdc_provider.pipeline.steps.changed_rules import (
+    require_rules_of_the_other,
+    take_changed_rules,
+)
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended, set_aside_as_wanted
@@ -192,6 +195,7 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
         streamed |= {each.table for each in ledger.stopped()}
         adopted = _tables_of_stream(streamed, found.tables)
         if adopted is not None:
+            require_rules_of_the_other(run)
             _adopt(run, state.generation, held, _Found(adopted, found.origin))
             warning = _another_plan(run, held, state.plan_id, then="it is taken over")
             state = run.store.ensure(run.name)

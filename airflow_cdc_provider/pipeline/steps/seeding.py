@@ -37,6 +37,7 @@ from airflow_cdc_provider.pipeline.file.folder import files_beside
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
+from airflow_cdc_provider.pipeline.steps.conflict_findings import differing_rules
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
 from airflow_cdc_provider.pipeline.steps.pausing import require_wanted
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, sink_identity
@@ -154,7 +155,8 @@ def opposite_file(run: Run) -> Path:
         f"{len(found)} files of the folder are the opposite edge of {run.name}",
         where=str(run.loaded.path.parent),
         risk=NOTHING_STARTED,
-        remedy="name the file of the opposite edge",
+        remedy="put the files of both edges into one folder; `run` with --seeded-from takes any "
+        "file",
     )
 
 
@@ -164,6 +166,7 @@ def _seed(run: Run, there: Run, edge: Topology) -> str:
     end_now, known = _start_of_way_back(run, there)
     captured = captured_tables(run)
     _require_inverse(run, there, captured)
+    _require_same_rules(edge, captured, there)
     run.held.seeded = frozenset(plan.sink_table for plan in captured.plans)
     require_fit(run)
     start = _read_unwritten(run, edge, captured, (seeded_at, end_now))
@@ -301,6 +304,18 @@ def _require_inverse(run: Run, there: Run, captured: Captured) -> None:
             where="--seeded-from",
             risk=NOTHING_STARTED,
             remedy="give both files the same tables, and routes that lead back",
+        )
+
+
+def _require_same_rules(edge: Topology, captured: Captured, there: Run) -> None:
+    """Refuse rules for conflicts that are not those of the way there."""
+    for plan, here, other in differing_rules(edge, captured.plans, there.model):
+        raise RefusedError(
+            f"conflicts of {plan.schema.table} are settled here by that {here.whole}, and in "
+            f"{there.loaded.path.name} by that {other.whole}",
+            where="--seeded-from",
+            risk="the nodes would keep different rows; nothing was started",
+            remedy="write the same rules in the files of both edges",
         )
 
 
