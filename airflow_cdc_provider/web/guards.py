@@ -93,12 +93,7 @@ def readable_dags(user: GetUserDep) -> set[str]:
 
 def may_answer(user: GetUserDep, dag_id: str, *, method: ResourceMethod = "PUT") -> bool:
     """Tell whether a user may answer the approvals of a DAG; with GET, see them."""
-    return get_auth_manager().is_authorized_dag(
-        method=method,
-        access_entity=DagAccessEntity.HITL_DETAIL,
-        details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
-        user=user,
-    )
+    return _may(user, dag_id, method, DagAccessEntity.HITL_DETAIL)
 
 
 def is_asked(user: GetUserDep, assignees: Collection[str]) -> bool:
@@ -111,19 +106,19 @@ def is_asked(user: GetUserDep, assignees: Collection[str]) -> bool:
 
 def may_read_logs(user: GetUserDep, dag_id: str) -> bool:
     """Tell whether a user may read the logs of a DAG's tasks."""
-    return get_auth_manager().is_authorized_dag(
-        method="GET",
-        access_entity=DagAccessEntity.TASK_LOGS,
-        details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
-        user=user,
-    )
+    return _may(user, dag_id, "GET", DagAccessEntity.TASK_LOGS)
 
 
 def may_run(user: GetUserDep, dag_id: str) -> bool:
     """Tell whether a user may trigger a DAG."""
+    return _may(user, dag_id, "POST", DagAccessEntity.RUN)
+
+
+def _may(user: GetUserDep, dag_id: str, method: ResourceMethod, entity: DagAccessEntity) -> bool:
+    """Ask Airflow's auth manager about a DAG."""
     return get_auth_manager().is_authorized_dag(
-        method="POST",
-        access_entity=DagAccessEntity.RUN,
+        method=method,
+        access_entity=entity,
         details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
         user=user,
     )
