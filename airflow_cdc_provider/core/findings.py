@@ -63,8 +63,8 @@ class PipelineCode(FindingCode):
     TOPOLOGY_CONFLICTS = (
         "topology.conflicts",
         "block, warn",
-        "a table has no column by which its conflicts are settled; or a rule is of no table, which "
-        "blocks a pipeline without a plan",
+        "a table has no column by which its conflicts are settled, or another rule than in the "
+        "file of the edge back; or a rule is of no table, which blocks a pipeline without a plan",
     )
     SOURCE_ANOTHER_SERVER = (
         "source.another_server",
