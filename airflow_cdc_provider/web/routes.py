@@ -209,8 +209,9 @@ def samples(known: Known) -> Form:
 def job_log(known: Known) -> PlainTextResponse:
     """Return the end of the newest job's log as text."""
     store, name = _looked_at(known), PipelineName(known.name)
-    told = job_log_form(store.events(name, _EVENTS), store.ensure(name).generation)
-    text = log_text(told, known.name)
+    state = store.pipeline(name)
+    generation = 0 if state is None else state.generation
+    text = log_text(job_log_form(store.events(name, _EVENTS), generation), known.name)
     if text is None:
         raise HTTPException(
             status.HTTP_404_NOT_FOUND, "the newest job's log is not on this machine"

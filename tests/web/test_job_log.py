@@ -8,11 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.job_log import JobLog
 from airflow_cdc_provider.core.records import PipelineEvent
 from airflow_cdc_provider.pipeline.job_logs import end_of_log
 from airflow_cdc_provider.state.store import SqlStateStore
-from tests.web.shop import ROLES, SHOP, SHOP_DAG, Page, job_log_of, streaming, told_job_log
+from tests.web.shop import (
+    ROLES,
+    SHOP,
+    SHOP_DAG,
+    Page,
+    job_log_of,
+    pipeline_dags,
+    streaming,
+    told_job_log,
+)
 
 ONE = f"/api/pipelines/{SHOP_DAG}/{SHOP}"
 
@@ -98,3 +108,12 @@ def test_of_a_long_log_whole_lines_of_its_end_are_given(tmp_path: Path) -> None:
     end = end_of_log(log, tmp_path, "shop", most_bytes=30)
     assert end == b"line 097\nline 098\nline 099\n"
     assert end_of_log(log, tmp_path, "sho", most_bytes=30) is None
+
+
+def test_to_ask_for_the_log_of_one_that_never_ran_stores_nothing(
+    page: Page, store: SqlStateStore, tmp_path: Path
+) -> None:
+    name = PipelineName("web_unborn")
+    pipeline_dags(tmp_path, [str(name)])
+    assert page.get(f"/api/pipelines/{name}__sync/{name}/job_log").status_code == 404
+    assert store.pipeline(name) is None
