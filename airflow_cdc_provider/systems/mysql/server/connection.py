@@ -33,6 +33,7 @@ from airflow_cdc_provider.systems.mysql.server.raw_connection import (
     PreparedStatement,
     RawConnection,
     StatementOutcome,
+    is_mariadb,
     refuse_local_files,
     server_version_text,
     shut,
@@ -196,7 +197,7 @@ def sink_session(connection: ServerConnection) -> None:
         # triggers ask for it that are to leave our rows alone
         "@airflow_cdc": 1,
     }
-    if "mariadb" in server_version_text(connection).lower():
+    if is_mariadb(connection):
         settings["check_constraint_checks"] = 0
     statement = "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items())
     query(connection, statement, role=Role.SINK)
@@ -223,10 +224,9 @@ def sql_mode_statement(*, strict: bool) -> str:
 def _state_session(connection: ServerConnection, role: Role) -> None:
     """Set the variables that every session states for itself."""
     version = server_version_text(connection)
-    is_mariadb = "mariadb" in version.lower()
     settings = dict(_EVERY_SESSION)
-    settings["max_statement_time" if is_mariadb else "max_execution_time"] = 0
-    if not is_mariadb and _numbers(version) >= _GIPK_VERSION:
+    settings["max_statement_time" if is_mariadb(connection) else "max_execution_time"] = 0
+    if not is_mariadb(connection) and _numbers(version) >= _GIPK_VERSION:
         settings["show_gipk_in_create_table_and_information_schema"] = 1
     statement = "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items())
     query(connection, statement, role=role)

@@ -37,7 +37,7 @@ from airflow_cdc_provider.systems.mysql.server.catalogue import (
 )
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.privileges import account_name
-from airflow_cdc_provider.systems.mysql.server.raw_connection import server_version_text
+from airflow_cdc_provider.systems.mysql.server.raw_connection import is_mariadb
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -110,8 +110,7 @@ def _read(
     for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
         parts.add_columns(query(connection, _COLUMNS.format(condition=condition), role=role))
         parts.add_indexes(query(connection, _INDEXES.format(condition=condition), role=role))
-    is_mariadb = "mariadb" in server_version_text(connection).lower()
-    if is_mariadb:
+    if is_mariadb(connection):
         for condition in name_conditions("CONSTRAINT_SCHEMA", "TABLE_NAME", wanted):
             parts.add_checks(query(connection, _CHECKS.format(condition=condition), role=role))
     return {
@@ -124,7 +123,7 @@ def _read(
             key_name=parts.key_name_of(table),
             engine=fact.engine,
             collation=fact.collation,
-            flavour="mariadb" if is_mariadb else "mysql",
+            flavour="mariadb" if is_mariadb(connection) else "mysql",
         )
         for table, fact in facts.items()
         if table in parts.columns

@@ -126,6 +126,11 @@ def server_version_text(connection: Connection[Cursor]) -> str:
     return str(greeted.server_version)
 
 
+def is_mariadb(connection: Connection[Cursor]) -> bool:
+    """Tell whether the server is a MariaDB, by its greeting."""
+    return "mariadb" in server_version_text(connection).lower()
+
+
 class RawConnection:
     """The socket of a PyMySQL connection, in terms of the client/server protocol."""
 

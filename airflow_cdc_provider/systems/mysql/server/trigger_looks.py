@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.privileges import read_grants
-from airflow_cdc_provider.systems.mysql.server.raw_connection import server_version_text
+from airflow_cdc_provider.systems.mysql.server.raw_connection import is_mariadb
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.identifiers import TableId
@@ -30,7 +30,7 @@ def triggers_that_fire(
 
     `AccessDeniedError` if the account may not see them.
     """
-    if "mariadb" not in server_version_text(connection).lower():
+    if not is_mariadb(connection):
         _require_sight(connection, tables)
     return firing_triggers(connection, tables)
 

@@ -35,7 +35,7 @@ from airflow_cdc_provider.systems.mysql.server.catalogue import (
 )
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants, read_grants
-from airflow_cdc_provider.systems.mysql.server.raw_connection import server_version_text
+from airflow_cdc_provider.systems.mysql.server.raw_connection import is_mariadb
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
@@ -250,7 +250,7 @@ def _reading(grants: Grants, table: TableId, fact: TableFacts | None) -> _Doubt 
 
 def _functions(connection: ServerConnection, grants: Grants) -> frozenset[str] | _Doubt:
     """Return the names of all stored functions, or the doubt if the account cannot see them all."""
-    if "mariadb" in server_version_text(connection).lower():
+    if is_mariadb(connection):
         sees, grant = grants.holds("SELECT", "mysql", "proc"), "SELECT ON mysql.proc"
     else:
         sees = grants.holds("SHOW_ROUTINE") or grants.holds("SELECT")
