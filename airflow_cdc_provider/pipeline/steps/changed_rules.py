@@ -28,6 +28,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     differs_by_rules,
     edge_of,
     edge_text,
+    is_taking_rules,
 )
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
 from airflow_cdc_provider.pipeline.steps.seeding import opposite_file
@@ -46,11 +47,10 @@ def take_changed_rules(run: Run, ledger: Ledger) -> None:
     The pipeline is this run's. Nothing is done where the rules are the same, or before the edge
     streams. `RefusedError` says why the rules cannot change now.
     """
-    origin, edge, stream = run.store.origin(run.name), run.model.edge, ledger.stream()
-    before = None if origin is None else edge_of(origin.topology)
+    edge, before, stream = run.model.edge, _rules_of(run), ledger.stream()
     if edge is None or before is None or stream is None:
         return
-    if not differs_by_rules(edge, before) and not _is_taking(run):
+    if not differs_by_rules(edge, before) and not is_taking_rules(run):
         return
     with (
         run.open_beside(load_pipeline(opposite_file(run))) as back,
@@ -101,12 +101,6 @@ def _take(run: Run, back: Run, stream: StreamSplit, its_stream: StreamSplit | No
     _keep(run, form["mine"])
     run.store.keep_note(run.name, NoteKind.RULES, {})
     run.store.tell(run.name, f"rules for conflicts: {edge.settles}; before: {before.settles}")
-
-
-def _is_taking(run: Run) -> bool:
-    """Tell whether a run was ended while it took rules for both edges."""
-    note = run.store.note(run.name, NoteKind.RULES)
-    return note is not None and bool(note.form)
 
 
 def _end_taking(run: Run, back: Run) -> None:

@@ -240,10 +240,15 @@ def _edge(edge: Topology | None, origin: PlanOrigin, *, may_have_rules: bool) ->
     )
 
 
-def _taken_in_part(run: Run) -> Iterator[Found]:
-    """Yield the problem that a run was ended while it took other rules for both edges of a pair."""
+def is_taking_rules(run: Run) -> bool:
+    """Tell whether a run was ended while it took other rules for both edges of a pair."""
     note = run.store.note(run.name, NoteKind.RULES)
-    if note is not None and note.form:
+    return note is not None and bool(note.form)
+
+
+def _taken_in_part(run: Run) -> Iterator[Found]:
+    """Yield the problem that a run was ended while it took other rules."""
+    if is_taking_rules(run):
         yield (
             ("topology", "conflicts"),
             "a run was ended while it took other rules for conflicts, which the edge back may have",
