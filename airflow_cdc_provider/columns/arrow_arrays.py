@@ -85,3 +85,9 @@ def binaries_of(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> 
 def binary_scalar(value: bytes, kind: pa.DataType = _BINARY) -> pa.Scalar:
     """Return bytes as an Arrow scalar of a binary or string type."""
     return binaries_of([value], kind)[0]
+
+
+def one_batch(rows: pa.Table) -> pa.RecordBatch:
+    """Return a table's rows as one record batch."""
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)

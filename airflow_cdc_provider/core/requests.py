@@ -184,6 +184,8 @@ class Request:
     """Splits that are in the sink."""
     rows: int = 0
     """Rows of these splits."""
+    left: int = 0
+    """Rows that differ and were left alone: the sink's node, of an edge, had changed them."""
     tables_done: int = 0
     position: LogPosition | None = None
     """The stream's, when the last split came into the sink."""

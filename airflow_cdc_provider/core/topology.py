@@ -66,6 +66,11 @@ class Topology:
         return self.stops or bool(self.winner)
 
     @property
+    def reads_rows_again(self) -> bool:
+        """Tell whether requests may read rows again: they spare what the sink's node changed."""
+        return self.is_guarded
+
+    @property
     def settles(self) -> str:
         """Return how conflicts are settled, as text; empty if nobody looks for them."""
         if not self.is_guarded:
@@ -124,6 +129,10 @@ class Topology:
             remedy="compare both nodes with `verify`, and correct by hand, at one of them, the "
             "rows that differ; the page 'Two nodes' says how a node is copied anew",
         )
+
+    def refusal_to_read_again(self) -> RefusedError:
+        """Return the error for a request to read rows again where nobody looks for conflicts."""
+        return self.refusal("without `conflicts` reads no rows again")
 
     def to_json(self) -> dict[str, Any]:
         """Return the edge as JSON holds it; `from_json` reads it back equal."""

@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, Retr
 from airflow_cdc_provider.state.dsn import begin_writing
 from airflow_cdc_provider.state.tables import VERSION_TABLE
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest migration of this release."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK_NAME = "airflow_cdc_state_migration"

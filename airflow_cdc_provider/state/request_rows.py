@@ -42,6 +42,7 @@ def request_of(row: Row[Any]) -> Request:
         estimated_rows=row.estimated_rows,
         splits=row.split_count,
         rows=row.row_count,
+        left=row.left_count,
         tables_done=row.tables_done,
         position=None if row.position is None else position_from_json(json.loads(row.position)),
         error=StoredError(row.error),
@@ -72,6 +73,7 @@ def progress_values(request: Request) -> Values:
     return {
         "split_count": request.splits,
         "row_count": request.rows,
+        "left_count": request.left,
         "tables_done": request.tables_done,
         "position": None if position is None else dumps(position_to_json(position)),
         "error": request.error.text,

@@ -201,6 +201,7 @@ requests = Table(
     Column("estimated_rows", BigInteger),
     Column("split_count", BigInteger, nullable=False),
     Column("row_count", BigInteger, nullable=False),
+    Column("left_count", BigInteger, nullable=False, server_default="0"),
     Column("tables_done", BigInteger, nullable=False),
     Column("position", _long_text()),
     Column("error", _long_text(), nullable=False),

@@ -217,17 +217,17 @@ def repair_line(repair: Repair) -> str:
     )
 
 
-def verify_lines(report: VerifyReport, *, is_edge: bool = False) -> list[str]:
+def verify_lines(report: VerifyReport, *, reads_again: bool = True) -> list[str]:
     """Return a comparison's report as lines, with some keys of differing rows.
 
-    An edge of a topology reads no rows again.
+    `reads_again` is False of an edge of a topology that reads no rows again.
     """
     lines: list[str] = []
     for table in report.tables:
         lines += verdict_lines(table)
         if table.table in report.stopped:
             lines.append(f"    the stream leaves it alone: resume --table {table.table}")
-        elif is_edge and not table.equal:
+        elif not (reads_again or table.equal):
             lines.append("    correct by hand, at one of the nodes, the rows that differ")
         elif not table.equal:
             lines.append(f"    to read it again: resync --table {table.table}")

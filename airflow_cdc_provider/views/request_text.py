@@ -41,6 +41,7 @@ def request_form(request: Request) -> Form:
         "estimated_rows": request.estimated_rows,
         "splits": request.splits,
         "rows": request.rows,
+        "left": request.left,
         "tables_done": request.tables_done,
         "position": None if position is None else str(position),
         "error": str(request.error),
@@ -68,7 +69,8 @@ def progress_text(request: Request) -> str:
     about = f" of about {request.estimated_rows:,}" if is_known else ""
     tables = len(request.scope.tables)
     done = f", {request.tables_done}/{tables} tables" if tables > 1 else ""
-    return f"{request.rows:,}{about} rows in {request.splits} splits{done}"
+    left = f", {request.left:,} left as the sink's node had changed them" if request.left else ""
+    return f"{request.rows:,}{about} rows in {request.splits} splits{done}{left}"
 
 
 def in_order(requests: Iterable[Request]) -> tuple[Request, ...]:
@@ -89,6 +91,7 @@ def request_summary(request: Request) -> Form:
         "tables": [str(table) for table in tables[:_MOST]],
         "tables_done": request.tables_done,
         "rows": request.rows,
+        "left": request.left,
         "ranges": request.splits,
         "position": "" if request.position is None else str(request.position),
     }

@@ -19,7 +19,6 @@ GUARDED = Topology("shops", "berlin", "paris", default_marker("shops"), winner="
         "give the row another value, or `reset` with --table",
         "`accept` the source with --source",
         "`skip FILE --at 1:2 --reason TEXT`",
-        "`verify FILE --repair` it",
     ],
 )
 @pytest.mark.parametrize("edge", [PLAIN, GUARDED])
@@ -29,6 +28,13 @@ def test_what_an_edge_refuses_is_said_to_be(remedy: str, edge: Topology) -> None
     assert (told.remedy, told.code) == (remedy + INSTEAD, error.code)
     assert for_edge(told, edge) is told
     assert for_edge(error, None) is error
+
+
+@pytest.mark.parametrize("remedy", ["`verify FILE --repair` it", "`resync` with --table t.t"])
+def test_rows_are_read_again_where_conflicts_are_settled(remedy: str) -> None:
+    error = IntegrityError("a row differs", "here", remedy=remedy)
+    assert for_edge(error, PLAIN).remedy == remedy + INSTEAD
+    assert for_edge(error, GUARDED) is error
 
 
 def test_where_conflicts_are_settled_the_edge_is_resumed_and_not_a_table() -> None:

@@ -48,8 +48,9 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
             values=options.values,
             budget=_budget(options),
         )
-    is_edge = run.model.edge is not None
-    screen.result(verify_form(run.name, report), verify_lines(report, is_edge=is_edge))
+    edge = run.model.edge
+    lines = verify_lines(report, reads_again=edge is None or edge.reads_rows_again)
+    screen.result(verify_form(run.name, report), lines)
     return report.equal
 
 

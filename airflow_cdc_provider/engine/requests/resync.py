@@ -90,8 +90,9 @@ class Resync:
 
     def run(self) -> None:
         """Read the rows of the request's tables that are left, and join them to the sink."""
-        if self._job.spec.edge is not None:
-            raise self._job.spec.edge.refusal("reads no rows again")
+        edge = self._job.spec.edge
+        if not (edge is None or edge.reads_rows_again):
+            raise edge.refusal_to_read_again()
         schemas = self._own_schemas()
         for table in self.request.scope.tables:
             if table not in schemas:
@@ -100,7 +101,7 @@ class Resync:
         for table in self.request.scope.tables:
             if stream is None or stream.progress_of(table) is None:
                 raise _not_streamed(table)
-        with closing(self._job.sink().open_joins()) as sink:
+        with closing(self._open_joins()) as sink:
             self._epoch = sink.begin(self.request.ledger_key, self.request.scope.tables)
             for number, table in enumerate(self.request.scope.tables, start=1):
                 joined = self._count(sink, tables_done=number - 1)
@@ -154,6 +155,8 @@ class Resync:
                     within=request.scope.parts if request.scope.chosen is None else (),
                 )
 
+        if self._job.spec.edge is not None:
+            self._around.push()  # what its source knows by now is known there then, too
         while (position := join()) is None:
             self._go_on_or_give_up()
             self._around.push()
@@ -175,7 +178,7 @@ class Resync:
         """
         self._is_leaving = True
         schemas, stream = self._own_schemas(), self._stream()
-        with closing(self._job.sink().open_joins()) as sink:
+        with closing(self._open_joins()) as sink:
             self._epoch = sink.begin(self.request.ledger_key, tuple(schemas))
             for table in self.request.scope.tables:
                 if table in schemas and stream and stream.progress_of(table) is not None:
@@ -201,6 +204,10 @@ class Resync:
                 for read in listed_reads(readers[0], like, listed, count(next_number(joined))):
                     self._join(sink, schema, read)
             back = pa.concat_tables([back, keys])
+
+    def _open_joins(self) -> JoinSink:
+        """Open the part of the sink that joins rows; no other request has this one's readers."""
+        return self._job.sink().open_joins(reader=self._numbers[0])
 
     def _own_schemas(self) -> Mapping[TableId, TableSchema]:
         """Return the planned definitions of the request's tables, and remember them."""
@@ -234,6 +241,7 @@ class Resync:
             self.request,
             splits=len(joined),
             rows=sum(each.rows for each in joined),
+            left=sum(each.left for each in joined),
             tables_done=tables_done,
         )
         self._note(now=True)

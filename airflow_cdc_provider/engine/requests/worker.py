@@ -337,6 +337,9 @@ class RequestWorker:
         with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
             sink.forget(request.ledger_key)
         text = f"{request.kind.value} {request.request_id} {status.value}: {request.rows:,} rows"
+        text += (
+            f", {request.left:,} left as the sink's node had changed them" if request.left else ""
+        )
         level = "error" if status is RequestStatus.FAILED else "info"
         self._tell(f"{text}; {error}" if error else text, level=level)
 

@@ -80,13 +80,17 @@ class Guard:
         plans: Sequence[TablePlan],
         options: SourceOptions,
         known: LogPosition | None,
+        *,
+        reader: int = 0,
     ) -> None:
+        """`reader` is its number among the readers of the sink's log: no other may have it."""
         self.edge = edge
         self.known = known
         """What the source knew of the sink's log when the edge began; None if that is not known."""
         self._own_log = own_log
         self._plans = {plan.sink_table: plan for plan in plans}
         self._options = options
+        self._number = reader
         self._end: LogEnd | None = None
         self._reader: TailReader | None = None
         self._schemas: Mapping[TableId, TableSchema] = {}
@@ -108,6 +112,19 @@ class Guard:
             if each is not None:
                 each.close()
         self._end = self._reader = None
+
+    def required(self, known: LogPosition | None) -> LogPosition:
+        """Return what the source knew, or what it knew at first; refuse if that is not known."""
+        known = known or self.known
+        if known is None:
+            raise IntegrityError(
+                f"what {self.edge.src_node} knew of {self.edge.dst_node} when it made its changes "
+                "is not known",
+                where=f"edge from {self.edge.src_node} to {self.edge.dst_node} of {self.edge.name}",
+                risk="a conflict could not be told from a later change; nothing was written",
+                remedy="copy the node anew, as the page 'Two nodes' says",
+            )
+        return known
 
     def catch_up(self, known: LogPosition) -> bool:
         """Read the sink's log to its end; tell whether its node changed anything behind `known`.
@@ -208,7 +225,12 @@ class Guard:
         """Open the sink's own log behind a position."""
         self._identities.clear()
         self._schemas, reader = open_changes_of_others(
-            self._own_log, self.edge, list(self._plans), known, options=self._options, reader=0
+            self._own_log,
+            self.edge,
+            list(self._plans),
+            known,
+            options=self._options,
+            reader=self._number,
         )
         return reader
 

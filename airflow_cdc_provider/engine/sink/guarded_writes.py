@@ -18,7 +18,7 @@ from airflow_cdc_provider.columns.changes import TableChanges
 from airflow_cdc_provider.columns.few_changes import FewMerged, FewTables
 from airflow_cdc_provider.columns.plain_changes import PlainChanges
 from airflow_cdc_provider.core.conflicts import Conflict
-from airflow_cdc_provider.core.errors import IntegrityError, SinkBusyError
+from airflow_cdc_provider.core.errors import SinkBusyError
 from airflow_cdc_provider.engine.sink.beaten import BeatenChanges
 from airflow_cdc_provider.engine.sink.guard import Guard
 from airflow_cdc_provider.engine.sink.selection import FewTableWork, FewWork, Selection, TableBatch
@@ -119,17 +119,7 @@ class GuardedWrites:
 
     def known(self, selection: Selection, row: SlotRow) -> LogPosition:
         """Return what the source knew of the sink's log when it made a batch's changes."""
-        known = selection.knew or row.knew or self.guard.known
-        if known is None:
-            edge = self.guard.edge
-            raise IntegrityError(
-                f"what {edge.src_node} knew of {edge.dst_node} when it made its changes is not "
-                "known",
-                where=f"edge from {edge.src_node} to {edge.dst_node} of {edge.name}",
-                risk="a conflict could not be told from a later change; nothing was written",
-                remedy="copy the node anew, as the page 'Two nodes' says",
-            )
-        return known
+        return self.guard.required(selection.knew or row.knew)
 
     def settled(self, work: AnyTableWork, ours: _Ours, known: LogPosition) -> SettledTable | None:
         """Return the rows of a table's work that the sink's node has changed, too, and settle them.

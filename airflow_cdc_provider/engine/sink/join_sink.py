@@ -21,17 +21,20 @@ of it, and for the writing of one split.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.arrow_arrays import mask_of, one_batch
 from airflow_cdc_provider.columns.backfill import staying
-from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.columns.merge import MergedChanges
+from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
+    CdcError,
     RowRefusedError,
+    SinkBusyError,
     SplitOutdatedError,
     SplitTooBigError,
     StateMovedError,
@@ -42,11 +45,16 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
+from airflow_cdc_provider.engine.sink.guard import Guard
+from airflow_cdc_provider.engine.sink.guarded_joins import JoinLook, OvertakenError
 from airflow_cdc_provider.engine.sink.port import WHOLE_TABLE, JoinedRows, JoinedSplit
+from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.session import Session
 from airflow_cdc_provider.engine.sink.split_sink import require_all
 
 _MOST_KEYS = 1_000_000
+_MOST_LOOKS = 20
+"""How often a split is joined anew because others have changed its rows meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,12 @@ class JoinLedger(Protocol):
         """Return the stream's writer slots.
 
         `hold`: none moves until the commit, and an older owner is refused.
+        """
+
+    def knew(self) -> LogPosition | None:
+        """Return what an edge's source knew of the sink's log at the stream's position, if known.
+
+        The slots are held.
         """
 
     def owns(self, table: TableId) -> bool:
@@ -161,6 +175,9 @@ class JoinStore(Protocol):
     def mark(self) -> None:
         """Mark the transaction, before its first row, as its topology wants it."""
 
+    def text_weights(self) -> Weights:
+        """Return what asks the server which texts are equal, over the same session."""
+
     def close(self) -> None:
         """Close the session; an open transaction is rolled back."""
 
@@ -188,13 +205,17 @@ class _Joining:
 class StreamJoinSink:
     """Joins re-read splits to the stream of a sink whose ledger has writer slots."""
 
-    def __init__(self, store: JoinStore) -> None:
+    def __init__(self, store: JoinStore, guard: Guard | None = None) -> None:
+        """`guard` knows what others change at the sink; it is closed with the sink."""
         self._store = store
+        self._guard = guard
         self._ledger = store.ledger
         self._rows = store.rows
 
     def close(self) -> None:
         """Close the session; an open transaction is rolled back."""
+        if self._guard is not None:
+            self._guard.close()
         self._store.close()
 
     def freed_keys(self, request: str, table: TableId) -> pa.Table:
@@ -245,10 +266,10 @@ class StreamJoinSink:
         if not self._look_ahead(joining):
             return None
         try:
-            return self._store.session.transaction(lambda: self._join(joining, again=False))
+            return self._in_a_transaction(joining, again=False)
         except RowRefusedError:
             # so that the row is named, and with the unique values freed that it needs
-            return self._store.session.transaction(lambda: self._join(joining, again=True))
+            return self._in_a_transaction(joining, again=True)
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
         """Return the keys of a split's rows in the sink; too many raise `SplitTooBigError`."""
@@ -273,23 +294,36 @@ class StreamJoinSink:
         slots = self._ledger.slots()
         if not all(self._may_join(joining, slots, slot.position) for slot in slots):
             return False
-        if _are_together(slots):
+        if _areone_batch(slots):
             joining.at(slots[0].position)
         return bool(slots)
+
+    def _in_a_transaction(self, joining: _Joining, *, again: bool) -> LogPosition | None:
+        """Join a split in a transaction, and anew where others have changed its rows meanwhile."""
+        for _ in range(_MOST_LOOKS):
+            try:
+                return self._store.session.transaction(lambda: self._join(joining, again=again))
+            except OvertakenError:
+                pass
+        raise _others_change(joining.split, self._store.session.where)
 
     def _join(self, joining: _Joining, *, again: bool) -> LogPosition | None:
         """Join a split within a transaction: hold the slots, write the rows, and store the join."""
         slots = self._ledger.slots(hold=True)
         if (done := self._joined_at(joining)) is not None:
             return done
-        if not _are_together(slots) or not self._may_join(joining, slots, slots[0].position):
+        if not _areone_batch(slots) or not self._may_join(joining, slots, slots[0].position):
             return None
         position = slots[0].position
         self._rows.require_as_planned(joining.split.table)
         rows = joining.at(position)
-        self._store.mark()
-        freed = self._replace(joining, rows, again=again)
-        joined = JoinedSplit(joining.split, rows.rows.rows, position)
+        left = 0
+        if self._guard is None:
+            self._store.mark()
+            freed = self._replace(joining, rows, again=again)
+        else:
+            freed, left = self._replace_guarded(self._guard, joining, rows, again=again)
+        joined = JoinedSplit(joining.split, rows.rows.rows, position, left)
         self._ledger.store_joined(joining.request, joined, freed)
         self._ledger.claim()
         return position
@@ -357,6 +391,61 @@ class StreamJoinSink:
             self._rows.delete_keys(table, joined.touched)
         return self._write(joining, joined, again=again, kept=[split.keys])
 
+    def _replace_guarded(
+        self, guard: Guard, joining: _Joining, joined: JoinedRows, *, again: bool
+    ) -> tuple[Sequence[pa.Table], int]:
+        """Make the joined rows the sink's, but for those that its node has changed by itself.
+
+        Returns the keys of rows elsewhere that had to go for their unique values, and how many rows
+        were left alone.
+        """
+        split, table = joining.split, joining.split.table
+        plan = self._rows.plan_of(table)
+        known = guard.required(self._ledger.knew())
+        look = JoinLook(guard, plan, known, self._store.text_weights)
+        wanted, left = look.without_theirs(self._differing(split, joined))
+        freed: Sequence[pa.Table] = ()
+        if not len(wanted):
+            return freed, left
+        self._store.mark()
+        self._rows.delete_keys(table, wanted.deletes)
+        self._rows.delete_keys(table, wanted.upserts.select(list(plan.target.primary_key)))
+        if not again:
+            self._rows.insert(table, wanted.upserts)
+        else:
+            only = replace(joined, rows=ArrowRows(pa.Table.from_batches([wanted.upserts])))
+            kept = [split.keys] if split.is_whole_range else []
+            try:
+                freed = self._write(joining, only, again=True, kept=kept)
+            except RowRefusedError as refused:
+                if look.others_have_changes():  # theirs may be the row that is in its way
+                    raise _others_change(split, self._store.session.where, refused) from refused
+                raise
+        look.require_not_overtaken(wanted, freed)
+        return freed, left
+
+    def _differing(self, split: SnapshotSplit, joined: JoinedRows) -> MergedChanges:
+        """Return what makes the joined rows the only ones in a split: keys to delete, and rows.
+
+        Of a split that is no whole range, the only ones of their keys and of the touched keys.
+        """
+        key = list(self._rows.plan_of(split.table).target.primary_key)
+        difference = None if split.listed else self._rows.difference(split, joined.rows)
+        if difference is None:
+            rows = pa.Table.from_batches(joined.rows.batches(), joined.rows.schema)
+            held = (
+                self.held_keys(split) if split.is_whole_range else self._rows.no_keys(split.table)
+            )
+            stale, missing = one_batch(held), one_batch(rows)
+        else:
+            stale, missing = difference.stale, difference.missing
+            stale = stale if split.is_whole_range else stale.slice(0, 0)
+        stale = stale.cast(missing.select(key).schema)
+        if joined.touched is not None:
+            gone = _without(joined.touched, joined.rows, key).cast(stale.schema)
+            stale = one_batch(pa.Table.from_batches([stale, gone]))
+        return MergedChanges(stale, missing)
+
     def _replace_keys(
         self, joining: _Joining, joined: JoinedRows, *, again: bool
     ) -> Sequence[pa.Table]:
@@ -401,6 +490,18 @@ class StreamJoinSink:
                 yield each.split.keys
 
 
+def _others_change(split: SnapshotSplit, where: str, refused: CdcError | None = None) -> CdcError:
+    """Return the error for a split whose rows the sink's node changes while they are to join."""
+    what = "has changed rows since that hold its unique values" if refused else "changes its rows"
+    return SinkBusyError(
+        f"split {split.split_id} cannot join yet: the sink's node {what}"
+        + (f"; {refused.what}" if refused else " all the time"),
+        where=where,
+        risk="none: the transaction was rolled back",
+        remedy="nothing: it is tried again; keep the edge back running, which brings its changes",
+    )
+
+
 def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.RecordBatch:
     """Return the keys that are not among the rows."""
     written = pa.Table.from_batches(rows.batches(), rows.schema).select(key).combine_chunks()
@@ -408,6 +509,6 @@ def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.Record
     return keys.filter(mask_of(stays))
 
 
-def _are_together(slots: Sequence[Slot]) -> bool:
+def _areone_batch(slots: Sequence[Slot]) -> bool:
     """Tell whether all writer slots are at one position."""
     return bool(slots) and all(slot.position == slots[0].position for slot in slots)

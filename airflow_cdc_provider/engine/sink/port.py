@@ -92,6 +92,9 @@ class JoinedSplit:
     rows: int
     position: LogPosition
     """Where the stream was then: from there on it goes on with these rows, too."""
+    left: int = 0
+    """Rows that differ and were left alone: the sink's node has changed them, and on an edge the
+    source did not know of that yet."""
 
 
 class JoinSink(Protocol):
@@ -131,6 +134,8 @@ class JoinSink(Protocol):
         `within` are the ranges that the request reads again: a row there that holds a unique value
         of the split's is deleted, for it will be read again or has been found wrong;
         `freed_keys` names it.
+        On an edge of a topology rows stay as they are that the sink's node has changed and the
+        source did not know of; a `SinkBusyError` if it changes them all the time.
         """
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
@@ -363,8 +368,11 @@ class Sink(Protocol):
     def open_splits(self) -> SplitSink:
         """Open the part that publishes splits."""
 
-    def open_joins(self) -> JoinSink:
-        """Open the part that joins splits that are read again; refused if `abilities` has none."""
+    def open_joins(self, *, reader: int = 0) -> JoinSink:
+        """Open the part that joins splits that are read again; refused if `abilities` has none.
+
+        `reader` is a number that nobody else who joins rows of this pipeline has at the time.
+        """
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangeSink:
         """Open the part that applies changes; `columns` are the columns of each table's changes."""

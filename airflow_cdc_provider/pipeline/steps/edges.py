@@ -1,4 +1,4 @@
-"""What an edge of a topology does not do: whatever reads rows again over those of a living node."""
+"""What an edge of a topology does not do, or only where its conflicts are settled."""
 
 from __future__ import annotations
 
@@ -9,3 +9,10 @@ def require_one_way(run: Run, what: str) -> None:
     """Refuse `what` if the pipeline is an edge of a topology."""
     if run.model.edge is not None:
         raise run.model.edge.refusal(what)
+
+
+def require_rows_can_be_read_again(run: Run) -> None:
+    """Refuse an edge of a topology that does not look at what its sink's node changes."""
+    edge = run.model.edge
+    if not (edge is None or edge.reads_rows_again):
+        raise edge.refusal_to_read_again()

@@ -35,7 +35,7 @@ from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStat
 from airflow_cdc_provider.core.splits import Condition, Interval
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
-from airflow_cdc_provider.pipeline.steps.edges import require_one_way
+from airflow_cdc_provider.pipeline.steps.edges import require_rows_can_be_read_again
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate, key_at_sink
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
@@ -99,7 +99,7 @@ def ask_resync(
             f"{request_id[:80]!r} is no id of a request",
             "write up to 64 letters, digits and . _ : + -, a letter or digit first",
         )
-    require_one_way(run, "reads no rows again")
+    require_rows_can_be_read_again(run)
     kind = RequestKind.BACKFILL if isinstance(scope.chosen, Interval) else RequestKind.RESYNC
     request = Request(
         run.name,

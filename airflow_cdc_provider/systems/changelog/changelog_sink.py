@@ -107,7 +107,7 @@ class ChangelogSink:
             self._root, self.owner, self.plans, form=self._form, origin=self._origin
         )
 
-    def open_joins(self) -> JoinSink:
+    def open_joins(self, *, reader: int = 0) -> JoinSink:  # noqa: ARG002 - of the port
         """Refuse: a change log's rows cannot be read again and joined."""
         raise RefusedError(
             "a change log only grows: rows in it cannot be read again",

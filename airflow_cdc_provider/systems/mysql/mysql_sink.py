@@ -41,6 +41,9 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.table_builder import MySqlTableBuilder
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 
+_GUARDS_OF_JOINS = 1
+"""The numbers of their readers of the sink's log begin behind the stream's."""
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -145,14 +148,17 @@ class MySqlSink:
         )
         return RangeSplitSink(store, self.owner)
 
-    def open_joins(self) -> StreamJoinSink:
-        """Open the sink that lets re-read splits join the stream."""
+    def open_joins(self, *, reader: int = 0) -> StreamJoinSink:
+        """Open the sink that lets re-read splits join the stream.
+
+        `reader` is its number among those that are open at the same time.
+        """
         from airflow_cdc_provider.engine.sink.join_sink import StreamJoinSink  # noqa: PLC0415
         from airflow_cdc_provider.systems.mysql.sink.join_store import (  # noqa: PLC0415
             MySqlJoinStore,
         )
 
-        session = self._session("joining splits")
+        session = self._session("joining splits", repeatable=self._is_guarded)
         store = MySqlJoinStore(
             session,
             self.owner,
@@ -160,7 +166,7 @@ class MySqlSink:
             zero_dates=self._zero_dates,
             edge=self.settings.edge,
         )
-        return StreamJoinSink(store)
+        return StreamJoinSink(store, self._guard(_GUARDS_OF_JOINS + reader))
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> SlotChangeSink:
         """Open the sink that applies changes; `columns` are the Arrow schemas of the changes."""
@@ -204,14 +210,24 @@ class MySqlSink:
             store, captured, of_stopped_table=stopped is not None, guard=self._guard()
         )
 
-    def _guard(self) -> Guard | None:
-        """Return the guard of an edge whose conflicts are settled; it is not connected yet."""
+    def _guard(self, reader: int = 0) -> Guard | None:
+        """Return the guard of an edge whose conflicts are settled; it is not connected yet.
+
+        `reader` is its number among the readers of the sink's log; the stream's is 0.
+        """
         from airflow_cdc_provider.engine.sink.guard import Guard  # noqa: PLC0415
 
         edge, settings = self.settings.edge, self.settings
         if edge is None or not self._is_guarded:
             return None
-        return Guard(self.own_log(), edge, self.plans, settings.source_options, settings.known)
+        return Guard(
+            self.own_log(),
+            edge,
+            self.plans,
+            settings.source_options,
+            settings.known,
+            reader=reader,
+        )
 
     @property
     def _zero_dates(self) -> ZeroDates:

@@ -551,6 +551,9 @@ class MemoryJoinLedger:
             self.session.expect(epoch)
         return epoch(self.session.content)
 
+    def knew(self) -> LogPosition | None:
+        return None
+
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
         found = self.session.content.joined
         return tuple(found[place][0] for place in sorted(found) if place[0] == request)
@@ -608,6 +611,9 @@ class MemoryJoinStore:
     def mark(self) -> None:
         self.session.mark()
 
+    def text_weights(self) -> Weights:
+        raise NotImplementedError
+
     def close(self) -> None:
         self.session.close()
 
@@ -639,5 +645,5 @@ class MemorySink:
         captured = CapturedTables(tuple(self.plans.values()), columns)
         return SlotChangeSink(MemoryChangeStore(self, self.writers), captured)
 
-    def open_joins(self) -> StreamJoinSink:
+    def open_joins(self, *, reader: int = 0) -> StreamJoinSink:
         return StreamJoinSink(MemoryJoinStore(self.session(), self.plans, self.owner.generation))

@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.codec import (
     split_to_json,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.ledger.state import Slot
 from airflow_cdc_provider.engine.sink.port import JoinedSplit, Owner
@@ -33,8 +34,8 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FREED = "freed"
-"""Beside the split's own parts; a reader that does not know of it is not hindered."""
+_FREED, _LEFT = "freed", "left"
+"""Beside the split's own parts; a reader that does not know of them is not hindered."""
 _EPOCH = 2**32 - 1
 """The number of the row that holds a table's epoch: the largest there is, and no split's."""
 _IS_SPLIT = f"number < {_EPOCH}"
@@ -112,6 +113,17 @@ class MySqlJoinLedger:
         ledger.check_generation(self._session, self._owner)
         return slot_rows(self._session, self._owner, lock="FOR UPDATE")
 
+    def knew(self) -> LogPosition | None:
+        """Return what an edge's source knew of the sink's log at the stream's position.
+
+        The slots are held. None if that was not stored.
+        """
+        found = self._session.rows(
+            f"SELECT knew FROM {LEDGER}.stream WHERE {pipeline_is(self._owner.pipeline)} "
+            f"AND slot = 0 {self._session.capabilities.share_lock}"
+        )
+        return position_from_json(json.loads(found[0][0])) if found and found[0][0] else None
+
     def owns(self, table: TableId) -> bool:
         """Tell whether the stream owns a table."""
         return ledger.stream_owns(self._session, self._owner, table)
@@ -122,6 +134,8 @@ class MySqlJoinLedger:
         form = split_to_json(split)
         if freed:
             form[_FREED] = [keys_to_text(keys) for keys in freed]
+        if joined.left:
+            form[_LEFT] = joined.left
         values = (
             literal(str(self._owner.pipeline)),
             literal(request),
@@ -153,9 +167,10 @@ class MySqlJoinLedger:
         )
         return tuple(
             JoinedSplit(
-                split_from_json(json.loads(split)),
+                split_from_json(form := json.loads(split)),
                 int(count),
                 position_from_json(json.loads(position)),
+                int(form.get(_LEFT, 0)),
             )
             for split, count, position in rows
         )

@@ -26,6 +26,7 @@ from airflow_cdc_provider.systems.mysql.sink.row_diff import row_diff_of
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod, SplitRowWriter
+from airflow_cdc_provider.systems.mysql.sink.text_weights import TextWeights
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,10 @@ class MySqlJoinStore:
         self._writer = SplitRowWriter(session, owner, plans, zero_dates)
         self.ledger = MySqlJoinLedger(session, owner)
         self.rows = MySqlJoinRows(session, self._writer)
+
+    def text_weights(self) -> TextWeights:
+        """Return what asks the server which texts are equal, over the same session."""
+        return TextWeights(self.session)
 
     def mark(self) -> None:
         """Mark the transaction, before its first row, as its topology wants it."""

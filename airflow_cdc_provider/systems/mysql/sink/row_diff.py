@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.arrow_arrays import mask_of, one_batch
 from airflow_cdc_provider.columns.row_keys import row_codes
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.errors import IntegrityError
@@ -58,12 +58,12 @@ def row_diff_of(
     if chunks is None or sum(chunk.rows for chunk in chunks) >= limit:
         return None
     try:
-        held = _together(pa.Table.from_batches(map(decoder.to_arrow, chunks), decoder.schema))
+        held = one_batch(pa.Table.from_batches(map(decoder.to_arrow, chunks), decoder.schema))
     except IntegrityError:
         return None  # a value that the source cannot have
     if decoder.nulled:
         return None
-    rows = _together(pa.Table.from_batches(wanted.batches(), wanted.schema))
+    rows = one_batch(pa.Table.from_batches(wanted.batches(), wanted.schema))
     return _unlike(rows, held, plan.target.primary_key)
 
 
@@ -80,9 +80,3 @@ def _unlike(wanted: pa.RecordBatch, held: pa.RecordBatch, key: tuple[str, ...]) 
     if 3 * (int(missing.sum()) + int(stale.sum())) > len(ours) + len(theirs):
         return None
     return RowDiff(held.select(list(key)).filter(mask_of(stale)), wanted.filter(mask_of(missing)))
-
-
-def _together(rows: pa.Table) -> pa.RecordBatch:
-    """Return a table as one record batch."""
-    batches = rows.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
