@@ -134,7 +134,7 @@ def lag_text(status: PipelineStatus) -> str:
 
 
 def _being_read(status: PipelineStatus) -> str:
-    """Return the tables that are being read, with their splits."""
+    """Return as text which tables are being read, and how many of their splits are done."""
     tables = [
         f"{table.source} {table.splits_finished}/{table.splits_planned}"
         for table in status.tables

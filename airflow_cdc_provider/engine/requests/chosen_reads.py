@@ -212,7 +212,7 @@ def _piece(schema: TableSchema, keys: KeyRange, chosen: Chosen) -> SnapshotSplit
 
 
 def _left_of(interval: Interval, done: Sequence[SnapshotSplit]) -> Interval | None:
-    """Return the rest of an interval behind the last split that has joined; None if none is."""
+    """Return the part of a column's interval after the last joined split; None if none is left."""
     last = done[-1].chosen if done else None
     if not isinstance(last, Interval):
         return interval

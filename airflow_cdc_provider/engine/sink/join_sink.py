@@ -402,7 +402,7 @@ class StreamJoinSink:
 
 
 def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.RecordBatch:
-    """Return the keys that are not among the rows."""
+    """Return the keys that no row has."""
     written = pa.Table.from_batches(rows.batches(), rows.schema).select(key).combine_chunks()
     stays = staying(pa.Table.from_batches([keys]), written.to_batches(), key)
     return keys.filter(mask_of(stays))

@@ -171,7 +171,7 @@ def _ints(values: Sequence[int]) -> IntArray:
 
 
 def _names(gtids: Sequence[AnyGtid | None], committed_us: IntArray) -> GtidColumns:
-    """Return GTIDs as columns of origins and numbers."""
+    """Return GTIDs as columns: each one's server or domain, and its number there."""
     origins: dict[GtidOrigin, int] = {}
     origin, number = [], []
     for gtid in gtids:

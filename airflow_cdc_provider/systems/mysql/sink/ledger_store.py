@@ -161,7 +161,7 @@ class MySqlLedgerStore:
             return [ledger.report_of(row) for row in rows if split_id(*row[2:]) not in but]
 
     def counts(self) -> StreamCounts:
-        """Return what the stream applied since its snapshot was handed off to it, and its age.
+        """Return how much the stream applied since the hand-off, and how old its last change is.
 
         Each writer slot counts every change of a batch, so the largest is the number.
         """

@@ -40,7 +40,10 @@ class LogStretch(Protocol):
     """Some events of one log file, whose digests show later whether the log is the same."""
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return a digest of the log up to the last event at or before `place`, or None."""
+        """Return a digest of the last transaction up to `place`, which identifies the log.
+
+        Of its last event alone if it is large; None if no event is there.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,10 @@ class Stretch:
         return digest.hexdigest()
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return a digest of the log up to the last event at or before `place`, or None."""
+        """Return a digest of the last transaction up to `place`, which identifies the log.
+
+        Of its last event alone if it is large; None if no event is there.
+        """
         last = len(self.ends) - 1
         if self.file.file_number == place.file_number:
             last = int(np.searchsorted(self.ends, place.offset, side="right")) - 1
@@ -142,7 +148,10 @@ class FewStretch:
         return self._events[-1][2]
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return a digest of the log up to the last event at or before `place`, or None."""
+        """Return a digest of the last transaction up to `place`, which identifies the log.
+
+        Of its last event alone if it is large; None if no event is there.
+        """
         events = self._events
         if self._file.file_number > place.file_number:
             return None

@@ -86,7 +86,7 @@ def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) 
 
 
 def _loaded(buffer: bytearray, located: Field) -> tuple[Words, Words | None]:
-    """Load texts as words of digit values: one word each if all are short, else two."""
+    """Load texts into 64-bit words, one digit a byte; two words a text if any is longer than 8."""
     if int(located.length.max()) <= WORD_BYTES:
         return word_at(buffer, located.start) ^ ZEROS, None
     first, second = words_at(buffer, located.start)

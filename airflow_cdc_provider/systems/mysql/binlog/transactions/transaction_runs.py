@@ -315,7 +315,7 @@ class TransactionRuns:
         )
 
     def _opened(self, frames: Frames, place: int, log_end: int, ordinal: int) -> OpenTransaction:
-        """Return the transaction that a GTID event opens."""
+        """Return a new open transaction, which begins with a GTID event."""
         start = frames.starts[place : place + 1]
         size = int(frames.data.little(start + 9, 4)[0])
         grouped = frames.types[place] == EventType.MARIADB_GTID and not is_standalone(frames, place)
