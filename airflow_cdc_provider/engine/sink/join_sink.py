@@ -364,7 +364,7 @@ class StreamJoinSink:
         split, table = joining.split, joining.split.table
         key = list(self._rows.plan_of(table).target.primary_key)
         if joined.touched is not None:  # first: what is deleted here may be another spelling
-            self._rows.delete_keys(table, _without(joined.touched, joined.rows, key))
+            self._rows.delete_keys(table, _keys_without_rows(joined.touched, joined.rows, key))
         if not again and not split.listed:
             difference = self._rows.difference(split, joined.rows)
             if difference is not None:
@@ -401,7 +401,7 @@ class StreamJoinSink:
                 yield each.split.keys
 
 
-def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.RecordBatch:
+def _keys_without_rows(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.RecordBatch:
     """Return the keys that no row has."""
     written = pa.Table.from_batches(rows.batches(), rows.schema).select(key).combine_chunks()
     stays = staying(pa.Table.from_batches([keys]), written.to_batches(), key)
