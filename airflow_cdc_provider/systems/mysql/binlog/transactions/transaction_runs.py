@@ -363,7 +363,7 @@ class TransactionRuns:
         )
 
     def hand_on_part(self, log_end: int) -> Iterator[ChangeBatch]:
-        """Yield the changes so far of an open transaction that is over the limits by itself."""
+        """Yield the open transaction's changes so far if they alone exceed the batch limits."""
         if self.open is None or self.open.distributed or not self.open.captured:
             return
         for batch in self._assembly.overflow(
