@@ -110,7 +110,7 @@ class Guard:
         self._end = self._reader = None
 
     def catch_up(self, known: LogPosition) -> bool:
-        """Read the sink's log to its end; tell whether its node changed anything behind `known`.
+        """Read the sink's log to its end; tell whether its node changed anything after `known`.
 
         What is before `known` is forgotten: a later change of the source knew it, too.
         """
@@ -161,7 +161,7 @@ class Guard:
     def clash(
         self, work: TableWork, known: LogPosition, weights: Callable[[], Weights]
     ) -> Clash | None:
-        """Return the rows of one table's work that the sink's node has changed behind `known`.
+        """Return the rows of one table's work that the sink's node has changed after `known`.
 
         None if there are none. `weights` gives what asks the sink's server which texts are equal.
         """
@@ -205,7 +205,7 @@ class Guard:
                 self._take(batch)
 
     def _opened(self, known: LogPosition) -> TailReader:
-        """Open the sink's own log behind a position."""
+        """Open a reader of others' changes in the sink's own log, after a position."""
         self._identities.clear()
         self._schemas, reader = open_changes_of_others(
             self._own_log, self.edge, list(self._plans), known, options=self._options, reader=0

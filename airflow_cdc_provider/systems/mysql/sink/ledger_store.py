@@ -104,7 +104,7 @@ class MySqlLedgerStore:
         return state
 
     def _commit(self, ask: Ask, owner: Owner) -> tuple[LedgerState, Records]:
-        """Decide and write within a transaction; return the state behind it, and the records."""
+        """Decide and write within a transaction; return the state after it, and the records."""
         if ask.hold is Hold.ARRIVAL:
             self._session.execute(
                 f"INSERT IGNORE INTO {LEDGER}.pipeline (pipeline) "
