@@ -92,7 +92,7 @@ class PlainChanges:
         return len(self.ops)
 
     def column(self, name: str, *, before: bool) -> Sequence[Any]:
-        """Return a column's values of the rows before the changes, or behind them.
+        """Return a column's values in the rows before the changes, or after them.
 
         Where there is no such row it is None.
         """
@@ -102,7 +102,7 @@ class PlainChanges:
         return found
 
     def row(self, change: int, *, before: bool) -> dict[str, Any] | None:
-        """Return a whole row, before a change or behind it; None if there is no such row."""
+        """Return a whole row, before or after a change; None if there is no such row."""
         if self.ops[change] == (_INSERT if before else _DELETE):
             return None
         given = self._given

@@ -85,7 +85,7 @@ def _column_codes(values: pa.Array) -> tuple[IntArray, int]:
 
 
 def _value_codes(values: pa.Array) -> tuple[IntArray, int]:
-    """Return codes for one column's values by their bits; NULL has a code too."""
+    """Return an integer for each value, the same where all bits are the same; NULL has one too."""
     if pa.types.is_floating(values.type):
         values = values.view(pa.int64() if values.type.bit_width == 64 else pa.int32())
     encoded = values.dictionary_encode(null_encoding="encode")

@@ -252,7 +252,7 @@ class SourceAbilities:
 
 
 class LogHold(Protocol):
-    """Has a source keep its log for a pipeline, where it would not by itself.
+    """Makes a source keep its log for a pipeline, if it would otherwise delete it.
 
     It belongs to the pipeline's name, and stays until it is released, whoever opened it.
     """

@@ -99,7 +99,7 @@ def filtered(
 def _after_their_split(
     columns: KeyColumns, of: IntArray, transactions: TransactionIndex, progress: TableProgress
 ) -> BoolArray:
-    """Return a mask of the keys whose transaction is behind their split's watermark."""
+    """Return a mask of the keys whose transaction is after their split's watermark."""
     split = split_numbers(columns, progress)
     applies = np.ones(len(split), np.bool_)
     order = np.argsort(split, kind="stable")

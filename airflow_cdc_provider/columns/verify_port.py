@@ -107,7 +107,7 @@ class TableSide(Protocol):
         """Return the values of the rows that have one of these keys, which are few."""
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
-        """Return the key of the row at a place in a range, counted from 0; None behind the end."""
+        """Return the key of the row at a place in a range, counted from 0; None past the end."""
 
 
 class RowCounts(Protocol):
@@ -155,7 +155,7 @@ class ColumnsSide(Protocol):
         """Yield the rows that have one of these keys, and maybe others."""
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
-        """Return the key of the row at a place in a range, counted from 0; None behind the end."""
+        """Return the key of the row at a place in a range, counted from 0; None past the end."""
 
 
 class VerifySide(Protocol):

@@ -27,7 +27,7 @@ class IdleRange:
     """See `ChangeBatch.knew`, at the end; None if that is what it was at the start."""
 
     def then(self, other: IdleRange) -> IdleRange:
-        """Return this range extended by one read behind it; `other` alone if they do not touch."""
+        """Return this range joined with a later one; `other` alone if they do not touch."""
         if not (_reaches(self.end, other.start) and _reaches(other.start, self.start)):
             return other
         only_ledgers = self.only_ledgers and other.only_ledgers

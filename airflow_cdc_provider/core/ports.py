@@ -211,7 +211,7 @@ class StateStore(StateReader, Protocol):
         report: SplitReport | None = None,
         error: StoredError = NO_ERROR,
     ) -> None:
-        """Store a split's status; READING counts an attempt."""
+        """Store a split's status; the status READING adds one to its attempts."""
 
     def finish_splits(
         self,

@@ -72,7 +72,7 @@ class Window:
 
 
 def wall_readings(window: Window, zone: tzinfo) -> tuple[datetime, datetime]:
-    """Return a window as wall-clock times of a zone: the first, and the first behind it.
+    """Return a window as wall-clock times of a zone: the first, and the first after it.
 
     Both hold over changes of the clock, such as daylight saving time.
     """
@@ -87,14 +87,14 @@ def wall_readings(window: Window, zone: tzinfo) -> tuple[datetime, datetime]:
 
 
 def whole_days(start: datetime, end: datetime) -> tuple[datetime, datetime]:
-    """Return the first day of a range of times, and the first day behind it."""
+    """Return the first day of a range of times, and the first day after it."""
     first = start.replace(hour=0, minute=0, second=0, microsecond=0)
     last = end.replace(hour=0, minute=0, second=0, microsecond=0)
     return first, last if last == end else last + timedelta(days=1)
 
 
 def counted(window: Window, epoch: Epoch) -> tuple[int, int]:
-    """Return a window as counts of a unit: the first, and the first behind it."""
+    """Return a window as counts of a unit: the first, and the first after it."""
     return _count(window.start, epoch.unit), _count(window.end, epoch.unit)
 
 
@@ -131,7 +131,7 @@ def _changes(zone: tzinfo, after: datetime, until: datetime) -> Iterator[datetim
 
 
 def _change(zone: tzinfo, after: datetime, before: datetime) -> datetime:
-    """Find the second at which a zone's offset changes, behind `after` and up to `before`."""
+    """Find the second at which a zone's offset changes, after `after` and up to `before`."""
     after, before = after.replace(microsecond=0), before.replace(microsecond=0)
     known = _offset(after, zone)
     while before - after > _S:

@@ -114,7 +114,7 @@ class Outages:
             return self._failures
 
     def parts(self) -> frozenset[Part]:
-        """Return the parts of the job that fail now."""
+        """Return the parts of the job (lock, work, sink, source) that are failing now."""
         with self._lock:
             return frozenset(self._open)
 

@@ -219,7 +219,7 @@ def launcher_of(connection: Connection, fields: ConnectionFields) -> SubmitByPro
 def _started(
     order: SubmitOrder, environment: Mapping[str, str], output: BinaryIO
 ) -> subprocess.Popen[bytes]:
-    """Start the submitting process, and send it the order."""
+    """Start the process that submits the job, and write the order to its stdin."""
     with output:
         process = subprocess.Popen(
             [sys.executable, "-m", "airflow_cdc_provider.hooks.spark_submitter"],

@@ -28,7 +28,7 @@ class CdcProgressLink(BaseOperatorLink):
 
 
 def progress_url(dag_id: str, run_id: str, task_id: str) -> str:
-    """Return the address of a task's Storage tab."""
+    """Return the URL of the Storage tab of a task in Airflow's UI, which shows its progress."""
     base = conf.get("api", "base_url", fallback="").rstrip("/")
     run, task = quote(run_id, safe=""), quote(task_id, safe="")
     return f"{base}/dags/{quote(dag_id, safe='')}/runs/{run}/tasks/{task}/task-state-store"

@@ -123,7 +123,7 @@ class CdcComparingOperator(CdcJobOperator):
         return comparison_form(steps.run.name, report, position)
 
     def _catch_up_when_free(self, context: Context, steps: CdcSteps) -> None:
-        """Catch up with the log, after waiting for another owner to end."""
+        """Wait until no other process owns the pipeline, then apply the log to the source's end."""
         deadline = time.monotonic() + self.others_s
         while True:
             try:

@@ -63,7 +63,7 @@ _OWNER_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The request that an earlier try of the task made, and whether its end was returned."""
+    """The request that an earlier try of the task made, and whether its outcome was returned."""
 
     id: str
     told: bool = False
@@ -417,7 +417,7 @@ _NO = frozenset({"", "0", "false", "no", "none"})
 
 
 def is_yes(value: bool | str) -> bool:  # noqa: FBT001 - what a template rendered
-    """Tell whether a templated parameter is anything but a word for no."""
+    """Tell whether a templated parameter is anything but empty, 0, false, no or none."""
     return str(value).strip().lower() not in _NO
 
 

@@ -207,7 +207,7 @@ class CdcStreamSensor(LineageMixin, BaseSensorOperator):
         assert_never(event.verdict)
 
     def _require_worth_a_restart(self, event: StreamEvent, wait: _Wait) -> bool:
-        """Raise an error that a restart does not mend; return whether an account was refused."""
+        """Raise an error that a restart cannot fix; return whether an account was refused."""
         error = _named(event)
         # a job has the password of its start: a new one reads the connection again
         is_refused = isinstance(error, AccessDeniedError)

@@ -303,7 +303,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         report: SplitReport | None = None,
         error: StoredError = NO_ERROR,
     ) -> None:
-        """Store a split's status; READING counts an attempt."""
+        """Store a split's status; the status READING adds one to its attempts."""
         values = values_of(status, report=report, error=error, now=self._clock())
         with self._fenced(name, generation) as connection:
             mark(connection, name, split, status, values)

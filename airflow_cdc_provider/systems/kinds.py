@@ -161,7 +161,7 @@ def transactions_of(system: str) -> object:
 
 
 def naming_of(name: str) -> Naming:
-    """Return the module that names a system's tables; it imports no library."""
+    """Return the module of a system's table names in OpenLineage; it imports no driver."""
     return cast(Naming, import_module(KINDS[name].naming))
 
 

@@ -81,7 +81,7 @@ def progress_line(
     if status.state.phase in {Phase.PLANNING, Phase.SNAPSHOT}:
         parts.append(f"splits {_splits(status)}")
         parts.append(f"{status.rows:,} rows{_rate(rows_per_s)}")
-        parts += filter(None, (left, _being_read(status)))
+        parts += filter(None, (left, _reading_text(status)))
     elif status.stream is not None:
         parts.append(f"{status.stream.changes:,} changes{_rate(changes_per_s)}")
         parts.append(f"lag {lag_text(status)}")
@@ -133,8 +133,8 @@ def lag_text(status: PipelineStatus) -> str:
     return f"{text} ({age:.0f} s ago)" if age is not None and age > 10 else text
 
 
-def _being_read(status: PipelineStatus) -> str:
-    """Return the tables that are being read, with their splits."""
+def _reading_text(status: PipelineStatus) -> str:
+    """Return as text which tables are being read, and how many of their splits are done."""
     tables = [
         f"{table.source} {table.splits_finished}/{table.splits_planned}"
         for table in status.tables

@@ -114,7 +114,7 @@ class Ledger:
         return self._store.read(Part.SLOTS).stream
 
     def counts(self) -> StreamCounts:
-        """Return what the stream applied since its snapshot was handed off to it, and the lag."""
+        """Return how much the stream applied since the hand-off, and how old its last change is."""
         return self._store.counts()
 
     def table_changes(self) -> Mapping[TableId, TableChangeCount]:

@@ -131,14 +131,14 @@ class LedgerState:
         return in_stream or self.stopped_table(table) is not None
 
     def with_records(self, records: Iterable[Record]) -> LedgerState:
-        """Return the state behind these records, in their order."""
+        """Return the state after these records, applied in their order."""
         state = self
         for record in records:
             state = state.with_record(record)
         return state
 
     def with_record(self, record: Record) -> LedgerState:
-        """Return the state behind one record; parts that were not read stay so."""
+        """Return the state after one record; parts that were not read stay unread."""
         match record:
             case GenerationMoved(generation):
                 return replace(self, generation=generation)

@@ -167,7 +167,7 @@ def _by_column(
     schema: TableSchema, interval: Interval, done: Sequence[SnapshotSplit], cuts: Cuts
 ) -> Iterator[SnapshotSplit] | None:
     """Return splits by values of a column, None if the rows are read by ranges of the key."""
-    left = _left_of(interval, done)
+    left = _rest_of(interval, done)
     by_column = any(split.chosen != interval for split in done)
     values = cuts(schema, left) if left is not None and (by_column or not done) else None
     if not by_column and values is None:
@@ -211,8 +211,8 @@ def _piece(schema: TableSchema, keys: KeyRange, chosen: Chosen) -> SnapshotSplit
     return SnapshotSplit(schema.table, 0, schema.primary_key, schema.key_kinds, keys, chosen)
 
 
-def _left_of(interval: Interval, done: Sequence[SnapshotSplit]) -> Interval | None:
-    """Return the rest of an interval behind the last split that has joined; None if none is."""
+def _rest_of(interval: Interval, done: Sequence[SnapshotSplit]) -> Interval | None:
+    """Return the part of a column's interval after the last joined split; None if none is left."""
     last = done[-1].chosen if done else None
     if not isinstance(last, Interval):
         return interval

@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 def left_of(ranges: Sequence[KeyRange], joined: Sequence[SnapshotSplit]) -> tuple[KeyRange, ...]:
-    """Return what is still to read of ranges: the part behind their splits in the sink."""
+    """Return what is still to read of key ranges: the parts after their joined splits."""
     left = deque(ranges)
     for split in sorted(joined, key=lambda split: split.number):
         if not left or split.keys.start != left[0].start:

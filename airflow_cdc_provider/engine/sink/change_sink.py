@@ -103,7 +103,7 @@ class SlotChangeSink:
         self.quiet = passed_over
 
     def _apply(self, selection: Selection) -> list[SlotOutcome | None]:
-        """Apply a batch's selected changes in all slots side by side.
+        """Apply a batch's selected changes in all writer slots, in parallel.
 
         Return each slot's outcome.
         """

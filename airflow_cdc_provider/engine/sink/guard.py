@@ -127,7 +127,7 @@ class Guard:
         return known
 
     def catch_up(self, known: LogPosition) -> bool:
-        """Read the sink's log to its end; tell whether its node changed anything behind `known`.
+        """Read the sink's log to its end; tell whether its node changed anything after `known`.
 
         What is before `known` is forgotten: a later change of the source knew it, too.
         """
@@ -178,7 +178,7 @@ class Guard:
     def clash(
         self, work: TableWork, known: LogPosition, weights: Callable[[], Weights]
     ) -> Clash | None:
-        """Return the rows of one table's work that the sink's node has changed behind `known`.
+        """Return the rows of one table's work that the sink's node has changed after `known`.
 
         None if there are none. `weights` gives what asks the sink's server which texts are equal.
         """
@@ -222,7 +222,7 @@ class Guard:
                 self._take(batch)
 
     def _opened(self, known: LogPosition) -> TailReader:
-        """Open the sink's own log behind a position."""
+        """Open a reader of others' changes in the sink's own log, after a position."""
         self._identities.clear()
         self._schemas, reader = open_changes_of_others(
             self._own_log,

@@ -65,7 +65,7 @@ class _Ours:
         return found
 
     def _plain(self, work: AnyTableWork) -> list[PlainChanges]:
-        """Return the batch's changes of a table as Python objects."""
+        """Return a table's changes as Python objects; `NotPlainError` if they are too many."""
         tables = self._selection.batch.tables
         if isinstance(work, FewTableWork) and isinstance(tables, FewTables):
             table = work.plan.schema.table

@@ -442,7 +442,7 @@ class StreamJoinSink:
             stale = stale if split.is_whole_range else stale.slice(0, 0)
         stale = stale.cast(missing.select(key).schema)
         if joined.touched is not None:
-            gone = _without(joined.touched, joined.rows, key).cast(stale.schema)
+            gone = _keys_without_rows(joined.touched, joined.rows, key).cast(stale.schema)
             stale = one_batch(pa.Table.from_batches([stale, gone]))
         return MergedChanges(stale, missing)
 
@@ -453,7 +453,7 @@ class StreamJoinSink:
         split, table = joining.split, joining.split.table
         key = list(self._rows.plan_of(table).target.primary_key)
         if joined.touched is not None:  # first: what is deleted here may be another spelling
-            self._rows.delete_keys(table, _without(joined.touched, joined.rows, key))
+            self._rows.delete_keys(table, _keys_without_rows(joined.touched, joined.rows, key))
         if not again and not split.listed:
             difference = self._rows.difference(split, joined.rows)
             if difference is not None:
@@ -502,8 +502,8 @@ def _others_change(split: SnapshotSplit, where: str, refused: CdcError | None = 
     )
 
 
-def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.RecordBatch:
-    """Return the keys that are not among the rows."""
+def _keys_without_rows(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.RecordBatch:
+    """Return the keys that no row has."""
     written = pa.Table.from_batches(rows.batches(), rows.schema).select(key).combine_chunks()
     stays = staying(pa.Table.from_batches([keys]), written.to_batches(), key)
     return keys.filter(mask_of(stays))

@@ -84,7 +84,7 @@ def open_changes_of_others(
     options: SourceOptions,
     reader: int,
 ) -> tuple[Mapping[TableId, TableSchema], TailReader]:
-    """Open a reader of what others than this edge write at its sink, behind a place in its log.
+    """Open a reader of the sink's log after a position, for what others than this edge write.
 
     It leaves out what the edge back leaves out. Returns the tables' definitions, too; `reader` is
     its number among the readers of this log. Each statement that names one of the tables ends a

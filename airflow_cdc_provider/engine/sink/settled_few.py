@@ -213,13 +213,13 @@ def settled_few(
 
 
 def strength(changes: PlainChanges, column: str, change: int, *, takes: bool) -> Strength:
-    """Return what a step counts by a column: that of the row behind it, or taken away by it."""
+    """Return a step's strength by a column's value, in the row that it writes or takes away."""
     value = changes.column(column, before=takes)[change]
     return value is not None, 0 if value is None else value, takes
 
 
 def _not_beaten(steps: Sequence[TheirStep], place: str | None) -> Sequence[TheirStep]:
-    """Return the steps behind the last one at a place; all if none is there."""
+    """Return the steps after the last one at a place; all if none is there."""
     if place is not None:
         for at in range(len(steps) - 1, -1, -1):
             if steps[at].place == place:

@@ -113,7 +113,7 @@ def _steps(changes: TableChanges, rows: KeyedRows, column: str) -> _Steps:
 def _not_beaten(
     steps: _Steps, places: Sequence[str], beaten: Mapping[int, str], hit: set[int]
 ) -> BoolArray:
-    """Tell which of a part's steps are behind the last one that was beaten; parts come last first.
+    """Return a mask of the steps after each row's last beaten one; call it for the last part first.
 
     `places` has that of each step. `hit` are the rows whose beaten place has been met: it is added
     to.

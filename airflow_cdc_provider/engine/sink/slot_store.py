@@ -75,7 +75,7 @@ class SlotRow:
 
 
 class LookAtOthers(Protocol):
-    """A look at what others write at the sink, while a batch is written."""
+    """Compares a batch with what others write at the sink, within its transaction."""
 
     def without_lost(self, work: AnyWork) -> AnyWork | None:
         """Return what is to be written of a batch's work, which was not written yet.
@@ -142,7 +142,7 @@ class SlotStore(Protocol):
         *,
         look: LookAtOthers | None = None,
     ) -> SlotOutcome | None:
-        """Commit a small batch behind `row` in fewer round trips; None if nothing was kept.
+        """Commit a small batch that follows `row` in fewer round trips; None if nothing was kept.
 
         Then it is committed step by step. `look` is taken before its rows are written, and when
         they are. A store that has no such way always returns None.

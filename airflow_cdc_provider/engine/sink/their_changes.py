@@ -46,7 +46,7 @@ class TheirChanges:
         return replace(self, changes=self.changes.take(numbers_of(np.flatnonzero(fresh))))
 
     def keys(self, names: Sequence[str]) -> list[pa.RecordBatch]:
-        """Return the keys that the changes touch: those before and those behind them."""
+        """Return the keys that the changes touch: those before and those after them."""
         op = as_numpy(self.changes.op)
         taken = self.changes.before.select(names).filter(mask_of(op != Op.INSERT))
         put = self.changes.after.select(names).filter(mask_of(op != Op.DELETE))

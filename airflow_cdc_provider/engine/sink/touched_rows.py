@@ -73,7 +73,7 @@ def steps_of(changes: PlainChanges, key: Sequence[str], identity: RowIdentity) -
 def _keys(
     changes: PlainChanges, key: Sequence[str], identity: RowIdentity, *, before: bool
 ) -> list[RowKey | None]:
-    """Return the key of each change's row before or behind it, None if there is no such row."""
+    """Return the key of each change's row before or after it, None if there is no such row."""
     absent = _INSERT if before else _DELETE
     there = [place for place, op in enumerate(changes.ops) if op != absent]
     columns = {name: changes.column(name, before=before) for name in key}

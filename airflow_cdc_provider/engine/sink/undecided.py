@@ -15,7 +15,7 @@ _MOST_NAMED = 5
 
 
 def undecided(edge: Topology, settled: SettledTable) -> UndecidedConflictError:
-    """Return the error, with the keys of the rows and where both changes are."""
+    """Return the error for conflicts that no rule decides: keys, and positions of both changes."""
     table, conflicts = settled.work.plan.schema.table, settled.conflicts()
     named = [
         f"{json.dumps(each.key, ensure_ascii=False)}, by {edge.src_node} at {each.source.at} and "

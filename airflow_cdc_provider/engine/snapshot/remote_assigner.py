@@ -48,7 +48,7 @@ class RemoteAssigner:
         self._ask({"ask": "cut", "split": split_to_json(split), "middle": key_to_json(middle)})
 
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
-        """Report that a split failed with an error that no retry mends."""
+        """Report that a split failed with an error that a retry cannot fix."""
         self._ask({"ask": "refuse", "split": split_to_json(split), "error": error.to_json()})
 
     def close(self) -> None:

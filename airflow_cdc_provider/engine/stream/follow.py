@@ -88,7 +88,7 @@ def run_stream(
     back_off: BackOff | None = None,
     carries_out: bool = False,
 ) -> JobResult:
-    """Follow the log until the bound, a stop, or an error that no retry mends.
+    """Follow the log until the bound, a stop, or an error that a retry cannot fix.
 
     A continuous run carries out requests beside. A bounded one does where `carries_out` says so:
     then its bound is the end of the log when no open request is left.
@@ -224,7 +224,7 @@ class _Tries:
         self._follower = follower(self._task, following)
 
     def run_to_the_end(self) -> None:
-        """Follow until the bound or a stop; raise an error that no retry mends."""
+        """Follow until the bound or a stop; raise an error that a retry cannot fix."""
         failures, failing_since = 0, time.monotonic()
         start: LogPosition | None = None
         while not self._following.ending.is_set():

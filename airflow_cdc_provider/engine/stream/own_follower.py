@@ -1,4 +1,4 @@
-"""Following the log in the driver's own process: short stretches need no Spark.
+"""Following the log in the driver's own process: while little log waits, Spark is not needed.
 
 What a micro-batch of Spark's does is done here, with the same reader and the same sink. Batches go
 from one to the other as they are. Reading and applying take turns, so it is slower than Spark's two

@@ -37,7 +37,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class StreamLook:
-    """What one look shows of a stream, at a moment when source and sink answer."""
+    """A stream's progress and failures, as read once while source and sink answer."""
 
     at_s: float
     failures: int

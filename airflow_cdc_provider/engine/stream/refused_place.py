@@ -1,4 +1,4 @@
-"""The place of the log that a stream refuses to pass, and the first one behind it.
+"""The statement in the log that a stream refuses to pass, and the position after it.
 
 What a person skips is looked up in the log, not taken from the message: the statement must be the
 very next thing that the stream would stop at.
@@ -24,7 +24,7 @@ _BATCH_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RefusedPlace:
-    """A statement that a stream refuses to pass, its tables, and the log's end behind it."""
+    """A statement that a stream refuses to pass, its tables, and the log's end after it."""
 
     statement: Statement
     refusal: CdcError
@@ -37,7 +37,7 @@ class RefusedPlace:
 def refused_place(
     source: Source, stream: StreamSplit, reading: LogReading, plans: Sequence[TablePlan]
 ) -> RefusedPlace | None:
-    """Return the first statement behind the stream's position that it refuses, or None."""
+    """Return the first statement after the stream's position that it refuses, or None."""
     captured = CapturedTables(plans, {})
     with closing(source.log_end(purpose="end of the log")) as log_end:
         end = log_end.now()

@@ -184,7 +184,7 @@ class SchemaChanges:
     # --- what the log and the catalogue say ---------------------------------------------------
 
     def _tables_at(self, stream: StreamSplit) -> list[TableId]:
-        """Return the tables that the statement behind the stream's position changes."""
+        """Return the tables that the first statement after the stream's position changes."""
         for batch in self._read(stream, self._reading):
             statement = batch.barrier
             if statement is not None:

@@ -115,7 +115,7 @@ class Following:
         return changes
 
     def note_applied(self, idle: IdleRange | None, created: Sequence[TableId]) -> None:
-        """Note the idle log behind the last commit, and tables whose creation the log tells."""
+        """Note the idle log after the last commit, and tables that were created in the log."""
         self.passed_over.log = idle
         if created:
             self.on_new_tables(created)

@@ -128,7 +128,7 @@ class HashedTable:
         return {key: rows[key] for key in keys if key in rows}
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
-        """Return the key of the row at a place in a range, counted from 0; None behind the end."""
+        """Return the key of the row at a place in a range, counted from 0; None past the end."""
         return self.side.key_at(keys, number)
 
     def other_keys(self, keys: Collection[Key], columns: Collection[str]) -> Mapping[Key, Key]:

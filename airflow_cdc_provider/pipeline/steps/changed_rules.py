@@ -191,7 +191,7 @@ def _require_nothing_to_bring(run: Run, stream: StreamSplit) -> None:
 
 
 def _unbrought(run: Run, stream: StreamSplit) -> Iterator[str]:
-    """Yield where an edge's source has changes behind its position."""
+    """Yield the places of changes in a source's log that the edge has not applied."""
     schemas = {state.table: state.plan.schema for state in run.store.tables(run.name)}
     source, start = source_of(run), stream.start
     source.require_same_log(start, (), [*schemas])

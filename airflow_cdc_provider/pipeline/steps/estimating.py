@@ -111,7 +111,7 @@ class _Looks:
         return rows
 
     def _about(self, side: RowCounts, keys: KeyRange, cuts: Iterator[Key]) -> int | None:
-        """Estimate rows by counting boundaries, and the rows behind the last; None if too slow."""
+        """Estimate rows by counting boundaries, and the rows after the last; None if too slow."""
         rows, last = 0, keys.start
         for cut in inside(cuts, keys):
             if time.monotonic() > self.until_s:

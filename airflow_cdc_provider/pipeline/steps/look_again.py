@@ -1,4 +1,4 @@
-"""Looking again at tables whose definition changes between two looks, until it stands still."""
+"""Reading tables again whose definition changed meanwhile, until it stays the same."""
 
 from __future__ import annotations
 

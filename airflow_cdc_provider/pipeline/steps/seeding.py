@@ -1,4 +1,4 @@
-"""The way back of a topology begins with the rows that the way there has copied.
+"""Starting the edge back of a pair of nodes from the rows that the opposite edge has copied.
 
 The way there notes the place S in its sink's log before it writes anything. The way back reads no
 rows: once the way there is consistent, its stream begins at a place C of that log. Between S and C
@@ -176,7 +176,7 @@ def _seed(run: Run, there: Run, edge: Topology) -> str:
 
 
 def _start_of_way_back(run: Run, there: Run) -> tuple[LogPosition, LogPosition]:
-    """Return where the way back begins, and how far the way there was when that was the log's end.
+    """Return where the edge back begins, and how far the opposite edge was by then.
 
     The one is a position in the log of the way back's source, the other in its sink's.
     """
@@ -283,7 +283,7 @@ def _lacks_keys(run: Run, there: Run) -> str:
 
 
 def _require_inverse(run: Run, there: Run, captured: Captured) -> None:
-    """Refuse a way back whose servers or tables are not those of the way there."""
+    """Refuse an edge back whose servers or tables are not those of the opposite edge."""
     origin = there.store.origin(there.name)
     if origin is None or (origin.source, origin.sink) != (sink_identity(run), captured.server_uuid):
         raise RefusedError(

@@ -49,7 +49,7 @@ class WayBack:
 
     @classmethod
     def of(cls, run: Run) -> WayBack | None:
-        """Return the way back of an edge; None if there is none, or its ledger is not to be seen.
+        """Return the edge back to the source; None if there is none, or its ledger may not be read.
 
         There is none if no file of the folder is the opposite edge.
         """

@@ -70,7 +70,7 @@ class ChangelogSplitSink:
         report: SplitReport,
         files: tuple[SealedFile, ...],
     ) -> Record | None:
-        """Return the commit's record for a split, None if it is published already.
+        """Return the manifest record that publishes a split; None if that is done already.
 
         Refuse if handed off.
         """

@@ -1,4 +1,4 @@
-"""What a table was behind the first of several statements, where its last definition is known.
+"""A table's definition after the first of several statements, from the one after the last.
 
 The catalogue tells what a table was before and what it is after all of them. A column that only
 one statement touches has one of these two definitions at any time in between; so its definition
@@ -162,7 +162,7 @@ class _Course:
 
 
 def _may_promote(statement: StatementEffect, steps: Sequence[ColumnStep], keyed: Set[str]) -> bool:
-    """Tell whether another unique key may be a table's key behind a statement.
+    """Tell whether another unique key may be a table's key after a statement.
 
     The server takes the first one without NULL, so each change of a unique key or of its columns
     may give the table another key, or none for a while.

@@ -193,7 +193,7 @@ def _is_nulled(output: OutputColumn) -> bool:
 
 
 def _computed_names(target: TableSchema) -> Mapping[str, str]:
-    """Return the names of a sink's computed columns, by themselves: they keep their names."""
+    """Map each generated column of a sink to its own name: these are not renamed."""
     return {column.name: column.name for column in target.columns if column.generated}
 
 

@@ -58,7 +58,7 @@ class _Columns:
             start=_ints([each.start.offset for each in records]),
             end_file=_ints([each.end.file_number for each in records]),
             end=_ints([each.end.offset for each in records]),
-            gtids=_names([each.gtid for each in records], committed),
+            gtids=_gtid_columns([each.gtid for each in records], committed),
             committed_us=committed,
         )
         return cls(list(servers), _ints(server), columns)
@@ -170,8 +170,8 @@ def _ints(values: Sequence[int]) -> IntArray:
     return np.array(values, np.int64)
 
 
-def _names(gtids: Sequence[AnyGtid | None], committed_us: IntArray) -> GtidColumns:
-    """Return GTIDs as columns of origins and numbers."""
+def _gtid_columns(gtids: Sequence[AnyGtid | None], committed_us: IntArray) -> GtidColumns:
+    """Return GTIDs as columns: each one's server or domain, and its number there."""
     origins: dict[GtidOrigin, int] = {}
     origin, number = [], []
     for gtid in gtids:

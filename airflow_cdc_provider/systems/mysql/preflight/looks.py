@@ -1,4 +1,4 @@
-"""What became of a look at a server: it was seen, it is not there, or nobody can tell, and why.
+"""The result of a query of a server: rows, no rows, or denied, with what the denial may hide.
 
 A look that was denied says nothing about what it would have shown. So whoever looks gets one of
 three values and has to say what each of them means; an empty answer and a denied one are never the

@@ -114,7 +114,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
 
 
 def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
-    """Yield one finding for tables without a key, with statements that mend it."""
+    """Yield one finding about these tables without a key, with statements that add one."""
     if not tables:
         return
     alters = " ".join(

@@ -152,7 +152,7 @@ class RecordWriter:
         )
 
     def _set_slots(self, assignments: str, which: str = "") -> None:
-        """Change the rows of all writer slots, or of `which`."""
+        """Set columns of the ledger rows of all writer slots, or of those that `which` selects."""
         self._session.execute(f"UPDATE {LEDGER}.stream SET {assignments} WHERE {self._mine}{which}")
 
     def _delete(self, *tables: str) -> None:

@@ -104,7 +104,7 @@ class MySqlLedgerStore:
         return state
 
     def _commit(self, ask: Ask, owner: Owner) -> tuple[LedgerState, Records]:
-        """Decide and write within a transaction; return the state behind it, and the records."""
+        """Decide and write within a transaction; return the state after it, and the records."""
         if ask.hold is Hold.ARRIVAL:
             self._session.execute(
                 f"INSERT IGNORE INTO {LEDGER}.pipeline (pipeline) "
@@ -161,7 +161,7 @@ class MySqlLedgerStore:
             return [ledger.report_of(row) for row in rows if split_id(*row[2:]) not in but]
 
     def counts(self) -> StreamCounts:
-        """Return what the stream applied since its snapshot was handed off to it, and its age.
+        """Return how much the stream applied since the hand-off, and how old its last change is.
 
         Each writer slot counts every change of a batch, so the largest is the number.
         """

@@ -64,7 +64,7 @@ class MarkerRows:
         return token
 
     def end_own(self, session: SinkSession, token: str) -> None:
-        """Delete the row again, behind all that the transaction writes."""
+        """Delete the marker row again, after all that the transaction writes."""
         edge = self._edge
         if edge is None:
             return

@@ -26,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWri
 
 
 class MySqlSplitStore:
-    """Keeps the splits of one pipeline's tables."""
+    """Writes splits' rows to a MySQL sink's tables, and their reports to the ledger."""
 
     def __init__(
         self,

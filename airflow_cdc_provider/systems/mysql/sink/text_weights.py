@@ -75,7 +75,7 @@ class TextWeights:
 
 
 def _without_end(weight: bytes, space: bytes) -> bytes:
-    """Return a weight without spaces at its end: characters that weigh nothing may be behind them.
+    """Return a weight without trailing spaces; characters without weight may follow the spaces.
 
     All characters weigh a number of bytes that is a multiple of the space's.
     """

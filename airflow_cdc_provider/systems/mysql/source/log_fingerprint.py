@@ -131,7 +131,7 @@ class RecognisedLog:
         return self._ready.popleft() if self._ready and self.is_recognised else None
 
     def _few(self, chunk: EventChunk) -> FewStretch | None:
-        """Return a few plain events as a stretch if nothing is to be compared, else None."""
+        """Return a chunk's few plain events; None if many, not plain, or to be compared."""
         file, created = self._file, self._created
         if self._expected is not None or self._read_to is not None or self._still_to_pass:
             return None
@@ -142,9 +142,9 @@ class RecognisedLog:
         return few
 
     def imprint(self, place: BinlogPosition | None) -> Imprint | None:
-        """Return the imprint (digest) of the log up to a position that was read.
+        """Return a digest of the last transaction up to a position, which identifies the log.
 
-        None if not known.
+        None if not known, empty if only the file's creation time is.
         """
         if place is None:
             return None
@@ -177,7 +177,7 @@ class RecognisedLog:
     # --- the chunk by files -------------------------------------------------------------------
 
     def _parted(self, chunk: EventChunk) -> Iterator[Stretch]:
-        """Yield a chunk's events in stretches, parted where a log file begins or is described."""
+        """Yield a chunk's events, divided at rotations and format descriptions."""
         data = ByteViews(chunk.buffer)
         types = data.u8[chunk.starts + TYPE_AT]
         first = 0
@@ -211,7 +211,7 @@ class RecognisedLog:
     def _stretch(
         self, chunk: EventChunk, data: ByteViews, types: ByteArray, among: range
     ) -> Iterator[Stretch]:
-        """Yield a range of a chunk's events as a stretch, without events made up for a dump."""
+        """Yield a range of a chunk's events, without those that the server made up for the dump."""
         if self._file is None or not among:
             return
         index = np.arange(among.start, among.stop)
@@ -266,7 +266,7 @@ class RecognisedLog:
         return EventChunk(chunk.buffer, chunk.starts[keep], chunk.ends[keep])
 
     def _seek(self, stretch: Stretch) -> None:
-        """Digest a stretch's events and compare them with the expected imprint."""
+        """Digest events until the end of the expected imprint, and compare the two digests."""
         wanted = self._expected
         if wanted is None:
             return
@@ -281,7 +281,7 @@ class RecognisedLog:
                 return
 
     def _compare_passed(self, stretch: Stretch) -> None:
-        """Compare the watermarks whose imprints end in a stretch that the dump passes."""
+        """Compare the imprints of watermarks that end within these events of the dump."""
         waiting = self._still_to_pass.get(stretch.file.file_number)
         if not waiting:
             return
@@ -295,7 +295,7 @@ class RecognisedLog:
                 self._compare_held(stretch, held, imprint)
 
     def _compare_held(self, stretch: Stretch, held: AppliedThrough, imprint: Imprint) -> None:
-        """Compare the imprint of one watermark with the events of a stretch."""
+        """Compare the imprint of one watermark with the digest of the same range of events."""
         end = int(np.searchsorted(stretch.ends, imprint.end.offset))
         first = int(np.searchsorted(stretch.ends, imprint.start, side="right"))
         found_at = stretch.begin(first), int(stretch.ends[end])
@@ -332,7 +332,7 @@ def require_known(
 
 
 def imprint_at(endpoint: Endpoint, position: MySqlPosition) -> Imprint | None:
-    """Read the imprint of a position, which says when its log file was begun.
+    """Read a position's imprint from the log: its file's creation time, and a digest before it.
 
     None without a file.
     """

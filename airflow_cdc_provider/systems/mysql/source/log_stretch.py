@@ -1,4 +1,4 @@
-"""Events of one file of the log as they came: where each ends, and the imprint up to a place.
+"""Events of one log file as they came: where each ends, and a digest that identifies the log.
 
 Many events are looked at as columns, a few one by one: what comes to a stream that keeps up is one
 small transaction at a time.
@@ -40,7 +40,10 @@ class LogStretch(Protocol):
     """Some events of one log file, whose digests show later whether the log is the same."""
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return a digest of the log up to the last event at or before `place`, or None."""
+        """Return a digest of the last transaction up to `place`, which identifies the log.
+
+        Of its last event alone if it is large or came in pieces; None if no event is there.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,10 @@ class Stretch:
         return digest.hexdigest()
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return a digest of the log up to the last event at or before `place`, or None."""
+        """Return a digest of the last transaction up to `place`, which identifies the log.
+
+        Of its last event alone if it is large or came in pieces; None if no event is there.
+        """
         last = len(self.ends) - 1
         if self.file.file_number == place.file_number:
             last = int(np.searchsorted(self.ends, place.offset, side="right")) - 1
@@ -119,7 +125,7 @@ class FewStretch:
     def of(
         cls, chunk: EventChunk, file: BinlogPosition, created: int, *, has_checksums: bool
     ) -> FewStretch | None:
-        """Return a chunk's events as a stretch; None if they are many, or not plain."""
+        """Return a chunk's events, None if they are too many or any of them needs the columns."""
         if len(chunk.starts) > _MOST_FEW or not isinstance(chunk.buffer, bytes):
             return None
         data, events, reached = chunk.buffer, list[tuple[int, int, int]](), file.offset
@@ -142,7 +148,10 @@ class FewStretch:
         return self._events[-1][2]
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return a digest of the log up to the last event at or before `place`, or None."""
+        """Return a digest of the last transaction up to `place`, which identifies the log.
+
+        Of its last event alone if it is large or came in pieces; None if no event is there.
+        """
         events = self._events
         if self._file.file_number > place.file_number:
             return None

@@ -83,7 +83,7 @@ class EarlierLog:
         return self.between(found.start, found.end)
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
-        """Yield the rows of the one transaction that is between two positions of a log file."""
+        """Yield the rows of the XA transaction that is between two positions of one log file."""
         try:
             with closing(self._open_reader(start, rows=True)) as reader:
                 for batch in reader.read_to(end):

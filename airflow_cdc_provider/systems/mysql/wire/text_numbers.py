@@ -68,7 +68,7 @@ def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) 
 
     Signs are looked for only where the texts are not all digits.
     """
-    first, second = _loaded(buffer, located)
+    first, second = _digit_words(buffer, located)
     if not _is_long_enough(located, located.length, decimals):
         return None
     magnitude = _magnitude(first, second, located, decimals)
@@ -85,8 +85,8 @@ def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) 
     return numbers
 
 
-def _loaded(buffer: bytearray, located: Field) -> tuple[Words, Words | None]:
-    """Load texts as words of digit values: one word each if all are short, else two."""
+def _digit_words(buffer: bytearray, located: Field) -> tuple[Words, Words | None]:
+    """Load texts into 64-bit words, one digit a byte; two words a text if any is longer than 8."""
     if int(located.length.max()) <= WORD_BYTES:
         return word_at(buffer, located.start) ^ ZEROS, None
     first, second = words_at(buffer, located.start)

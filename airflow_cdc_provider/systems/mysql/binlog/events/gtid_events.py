@@ -106,7 +106,7 @@ def read_opening(data: bytes, start: int, end: int) -> OpenedBy | None:
 
 
 def _few_mariadb(data: bytes, start: int) -> OpenedBy | None:
-    """Read one plain MariaDB GTID event, None if it is not plain."""
+    """Read a MariaDB GTID event; None for XA, and for a statement without BEGIN and COMMIT."""
     body = start + HEADER_BYTES
     number = int.from_bytes(data[body : body + 8], "little")
     if data[body + 12] & (_STANDALONE | _PREPARED_XA) or not 0 < number < _MOST:

@@ -140,7 +140,7 @@ def container_parts(
 
 
 def taken(data: Document, start: int, end: int) -> bytes:
-    """Copy a part of a JSON document and count it as read."""
+    """Copy a part of a JSON document; an error once more is read than the document has."""
     data.spend(end - start)
     return copied(data, start, end)
 

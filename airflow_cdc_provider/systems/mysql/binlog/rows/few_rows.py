@@ -1,4 +1,4 @@
-"""Rows of the log where there are few: each cell by itself, as a plain value.
+"""Decodes row events of few rows, one cell at a time, to Python values.
 
 The vector steps of `row_walk` and the modules of cells take some microseconds each for one value as
 for a thousand. Here a cell takes a fraction of one, and its value is the same. What needs more than

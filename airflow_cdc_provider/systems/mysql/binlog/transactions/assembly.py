@@ -197,7 +197,7 @@ class BatchAssembly:
     def overflow(
         self, number: int, point: TransactionPoints, ordinal: int, byte: int
     ) -> Iterator[ChangeBatch]:
-        """Yield the changes so far of an open transaction that is over the limits by itself.
+        """Yield an open transaction's changes so far if they alone exceed the batch limits.
 
         Yields what is committed first, in a batch of its own; the part has no end.
         """

@@ -188,7 +188,7 @@ class TransactionOrigins:
 
     @staticmethod
     def _leading_ends(marks: BoolArray, firsts: IntArray, ends: IntArray) -> IntArray:
-        """Return behind which row event the leading markers of each transaction end."""
+        """Return the index after the leading marker events of each transaction."""
         others = np.append(np.flatnonzero(~marks), len(marks))
         stops: IntArray = np.minimum(others[np.searchsorted(others, firsts)], ends)
         return stops

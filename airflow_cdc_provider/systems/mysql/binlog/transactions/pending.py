@@ -98,7 +98,7 @@ class FewPiece:
         return FewPiece(self.decoder, self.transaction, ordinal, self.changes[first:last])
 
     def columns(self) -> Piece:
-        """Return the changes as columns."""
+        """Return the changes in columnar form: arrays instead of an object a change."""
         return few_columns([self])
 
 

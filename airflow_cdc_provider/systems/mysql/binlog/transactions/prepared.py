@@ -99,18 +99,18 @@ class PreparedBefore(Protocol):
         """
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
-        """Return the rows of the one transaction between two positions."""
+        """Return the rows of the XA transaction that is between two positions of one log file."""
 
 
 class NothingBefore:
     """A `PreparedBefore` that cannot read any earlier log."""
 
     def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:  # noqa: ARG002
-        """Return None: no earlier log can be read."""
+        """Return None: this reader cannot read earlier log."""
         return None
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
-        """Raise an error: no earlier log can be read."""
+        """Raise an error: this reader cannot read earlier log."""
         raise PreparedTransactionError(
             "the rows of a large XA transaction cannot be read again",
             where=f"log from {start} to {end}",
@@ -136,7 +136,7 @@ class PreparedTransactions:
         return self._held.get(name)
 
     def hold(self, name: XaName, prepared: Prepared) -> None:
-        """Keep a prepared XA transaction; beyond the limit the largest lose their rows."""
+        """Keep a prepared XA transaction; over the limit, keep the largest without their rows."""
         size = sum(piece.nbytes for piece in prepared.pieces or ())
         self._held[name] = replace(prepared, nbytes=size)
         self._bytes += size

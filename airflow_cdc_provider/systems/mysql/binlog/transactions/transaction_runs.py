@@ -315,7 +315,7 @@ class TransactionRuns:
         )
 
     def _opened(self, frames: Frames, place: int, log_end: int, ordinal: int) -> OpenTransaction:
-        """Return the transaction that a GTID event opens."""
+        """Return a new open transaction, which begins with a GTID event."""
         start = frames.starts[place : place + 1]
         size = int(frames.data.little(start + 9, 4)[0])
         grouped = frames.types[place] == EventType.MARIADB_GTID and not is_standalone(frames, place)
@@ -363,7 +363,7 @@ class TransactionRuns:
         )
 
     def hand_on_part(self, log_end: int) -> Iterator[ChangeBatch]:
-        """Yield the changes so far of an open transaction that is over the limits by itself."""
+        """Yield the open transaction's changes so far if they alone exceed the batch limits."""
         if self.open is None or self.open.distributed or not self.open.captured:
             return
         for batch in self._assembly.overflow(
