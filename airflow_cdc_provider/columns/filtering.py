@@ -101,7 +101,7 @@ def is_of_moments(condition: RowFilter, column: str) -> bool:
 
 
 def _has_zone(value: Literal) -> bool:
-    """Tell whether a value is a moment with its zone."""
+    """Tell whether a condition's value is a text that says a moment with its zone."""
     try:
         pa.scalar(value).cast(pa.timestamp("us", "UTC"))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

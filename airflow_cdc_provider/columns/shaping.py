@@ -31,7 +31,7 @@ from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn
 
 
 def shaped_rows(rows: SplitRows, plan: TablePlan) -> SplitRows:
-    """Return a split's rows as the sink has them; the same object where nothing differs."""
+    """Filter and shape a split's rows for the sink; return the same object if nothing differs."""
     if plan.shape.is_identity:
         return rows
     batches = []

@@ -81,7 +81,7 @@ def _spellings(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
 
 
 def _respelled_nodes(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
-    """Yield nodes whose names differ by case alone from those of another file."""
+    """Yield a problem for each node whose name differs by case alone from one in another file."""
     first: dict[str, tuple[str, str]] = {}
     for each in edges:
         for key in ("src_node", "dst_node"):

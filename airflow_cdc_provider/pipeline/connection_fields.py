@@ -179,7 +179,7 @@ class ConnectionFields:
         return self.spark_master()
 
     def _url(self, scheme: str, options: Mapping[str, Any]) -> str:
-        """Return the connection as a DSN of a scheme."""
+        """Return the connection as a DSN of a scheme, with `options` as the DSN's query."""
         if not self.login and "@" in self.schema:
             raise not_encoded(self.conn_id, "it has no login, and an @ in its schema")
         texts = {name: _text(value) for name, value in options.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -77,6 +78,29 @@ class Edge:
                     each.kill()
         process.kill()
         process.wait()
+
+    def say(self, *words: str) -> str:
+        """Run a command about it to its end; returns what it has written."""
+        command, *options = words
+        said = subprocess.run(
+            [sys.executable, "-m", "airflow_cdc_provider", command, str(self.file), *options],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return said.stdout
+
+    def read_again(self) -> None:
+        """Ask for all rows again; whoever is at work, now or later, reads them."""
+        assert "asked" in self.say("resync", "--yes")
+
+    @property
+    def has_requests(self) -> bool:
+        """Tell whether it has requests that are not done."""
+        requests = json.loads(self.say("requests", "--json"))["requests"]
+        assert not [each for each in requests if each["status"] == "failed"]
+        return any(each["status"] in {"asked", "reading"} for each in requests)
 
     @property
     def last_words(self) -> str:
@@ -202,14 +226,7 @@ def log_end(server: SqlServer) -> tuple[object, ...]:
 
 def is_streaming(edge: Edge) -> bool:
     """Tell whether an edge's last words are that it streams."""
-    shown = subprocess.run(
-        [sys.executable, "-m", "airflow_cdc_provider", "show", str(edge.file), "--json"],
-        env=edge.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return '"streaming"' in shown.stdout
+    return '"streaming"' in edge.say("show", "--json")
 
 
 @contextmanager
@@ -278,7 +295,10 @@ def wait_until_logs_stand(nodes: Nodes) -> None:
 
 
 def under_load(nodes: Nodes, *, seconds: float, kill_every_s: float, writers: int) -> None:
-    """Write at all nodes while edges are killed, then require equal nodes and logs that stand."""
+    """Write at all nodes while edges are killed, then require equal nodes and logs that stand.
+
+    Where conflicts are settled, edges are to read all rows again all the time.
+    """
     rng = random.Random(nodes.seed)
     nodes.begin()
     ends_s = time.monotonic() + seconds
@@ -286,12 +306,17 @@ def under_load(nodes: Nodes, *, seconds: float, kill_every_s: float, writers: in
         while time.monotonic() < ends_s:
             time.sleep(min(kill_every_s, max(0.0, ends_s - time.monotonic())))
             edge = rng.choice(nodes.edges)
+            if nodes.has_conflicts and not edge.has_requests:
+                edge.read_again()
+                time.sleep(rng.random())
             edge.kill()
             time.sleep(rng.random())
             for each in nodes.edges:
                 each.keep()
     for each in nodes.edges:
         each.keep()
+    for each in nodes.edges:
+        nodes.wait_until(lambda each=each: not each.has_requests, "all requests are done")
     nodes.wait_until(nodes.are_equal, "all nodes are equal")
     wait_until_logs_stand(nodes)
     assert nodes.are_equal(), f"seed {nodes.seed}"

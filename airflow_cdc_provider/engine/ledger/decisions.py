@@ -270,7 +270,7 @@ def _regrouped(
 
 
 def _owned(state: LedgerState, stream: StreamSplit) -> TablesOwned:
-    """Return the record of the tables that a stream owns, with those that are isolated from it."""
+    """Return the record of all tables a stream owns, isolated ones too; it drops other splits."""
     tables = {progress.table for progress in stream.tables}
     tables |= {each.table for each in known(state.stopped)}
     return TablesOwned(frozenset(tables), stream.unread)

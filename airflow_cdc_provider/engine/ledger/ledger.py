@@ -93,7 +93,7 @@ class Ledger:
         return self._store.read(Part.OWNER).plan_id
 
     def start_plan(self, plan_id: str) -> None:
-        """Delete the splits and the stream of older plans, unless this plan is current."""
+        """Make a plan current, unless it is; this deletes older plans' splits and stream."""
         self._commit(lambda state, by: decisions.start_plan(state, by, plan_id))
 
     def finished_ids(self) -> AbstractSet[str]:

@@ -42,7 +42,7 @@ class Weights(Protocol):
 
 
 class RowIdentity:
-    """Turns the keys of one table's rows into values that are the same for the same row."""
+    """Turns a sink table's keys into values that are equal where the sink sees one row."""
 
     def __init__(self, at_sink: TableSchema, weights: Weights) -> None:
         self._weigher = weights

@@ -322,7 +322,7 @@ class SchemaChanges:
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange | None:
-        """Return the change by the first of several statements; None if rows are read again for it.
+        """Return the change by the first of several statements; None if it cannot be made alone.
 
         What preflight would say of the table is asked behind the last.
         """

@@ -26,7 +26,7 @@ def _topology_name(value: Any) -> Any:
 
 
 def _marker(value: Any) -> Any:
-    """Check the name of the marker table."""
+    """Refuse a marker table's name that is a pattern: it must name one table."""
     if not isinstance(value, str):
         return value
     if not TablePattern.parse(value).is_exact:

@@ -233,7 +233,7 @@ def _tell(run: Run, warning: str) -> None:
 
 
 def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
-    """Continue the stored plan: reconcile, create missing sink tables, store the origin."""
+    """Continue the stored plan: reconcile, add missing sink tables, store what it is made from."""
     correction = reconcile(run.store, ledger, run.name, generation)
     take_changed_rules(run, ledger)
     if correction.handed_off:

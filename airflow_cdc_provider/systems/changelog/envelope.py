@@ -289,7 +289,7 @@ def _chosen(
 
 
 def _letters(events: TableEvents) -> Value:
-    """Return each event's `op` letter."""
+    """Return each event's `op` letter: c, u or d."""
     every = np.unique(events.op)
     if len(every) == 1:
         return text(_LETTERS[Op(int(every[0]))])

@@ -147,7 +147,7 @@ class SinkSection(Section):
 
     @property
     def reference(self) -> Reference | None:
-        """Return the section as what names the sink's server; None if it names the place itself."""
+        """Return the section if it refers to a server; None if it says the sink's place itself."""
         return self if isinstance(self, Reference) else None
 
     @property

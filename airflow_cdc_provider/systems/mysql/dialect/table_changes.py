@@ -44,7 +44,7 @@ def unique_key_statements(
     """Return the statements that add the source's new unique keys, without those `present`."""
 
     def nowhere(_table: TableId) -> None:
-        """Route no foreign key."""
+        """Name no sink table for any foreign key: only unique keys are wanted here."""
 
     keys = deferred_keys(
         change.after.written, change.after.sink_table, sink_flavour=sink_flavour, route=nowhere
