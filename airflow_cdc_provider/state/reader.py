@@ -52,6 +52,9 @@ from airflow_cdc_provider.state.tables import (
     tables,
 )
 
+_JOB_EVENTS = 20
+"""About jobs of one generation: each start has two."""
+
 
 class SqlStateReader:
     """Reads the state store, in any SQLAlchemy database."""
@@ -148,6 +151,16 @@ class SqlStateReader:
         """Return the latest events, newest first."""
         mine = select(events).where(events.c.pipeline == str(name))
         latest = mine.order_by(events.c.id.desc()).limit(limit)
+        with self._reading() as connection:
+            return tuple(event_of(row) for row in connection.execute(latest))
+
+    def job_events(self, name: PipelineName, generation: int) -> tuple[PipelineEvent, ...]:
+        """Return the latest events about jobs of a generation, newest first, however old."""
+        mine = select(events).where(
+            events.c.pipeline == str(name),
+            events.c.text.contains(f" under generation {generation}", autoescape=True),
+        )
+        latest = mine.order_by(events.c.id.desc()).limit(_JOB_EVENTS)
         with self._reading() as connection:
             return tuple(event_of(row) for row in connection.execute(latest))
 

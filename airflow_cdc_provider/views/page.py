@@ -173,14 +173,14 @@ def pipeline_form(
     requests = in_order(store.requests(name))
     tables = store.table_overviews(name, now_us)
     row = list_row(str(name), seen, now_us, freshness_s)
-    told = store.events(name, events)
     generation = 0 if seen is None else seen.state.generation
+    of_jobs = store.job_events(name, generation)
     return {
         **row,
         "at_us": now_us,
         "generation": generation,
-        "spark": _spark_form(told, generation),
-        "job_log": job_log_form(told, generation),
+        "spark": _spark_form(of_jobs, generation),
+        "job_log": job_log_form(of_jobs, generation),
         "stream": _stream_form(seen),
         "log_reach": _noted(store, name, NoteKind.LOG_REACH),
         "preflight": _preflight_form(store, name),
@@ -193,7 +193,7 @@ def pipeline_form(
         "not_copied": [] if seen is None else list(seen.not_copied[:_TROUBLES_SHOWN]),
         "is_handed_off": store.is_handed_off(name),
         "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
-        "events": event_forms(told),
+        "events": event_forms(store.events(name, events)),
     }
 
 

@@ -211,7 +211,7 @@ def job_log(known: Known) -> PlainTextResponse:
     store, name = _looked_at(known), PipelineName(known.name)
     state = store.pipeline(name)
     generation = 0 if state is None else state.generation
-    text = log_text(job_log_form(store.events(name, _EVENTS), generation), known.name)
+    text = log_text(job_log_form(store.job_events(name, generation), generation), known.name)
     if text is None:
         raise HTTPException(
             status.HTTP_404_NOT_FOUND, "the newest job's log is not on this machine"

@@ -48,6 +48,20 @@ def test_who_may_read_the_dags_logs_reads_the_jobs(page: Page, log: Path, role: 
     assert answer.headers["content-type"].startswith("text/plain")
 
 
+def test_a_job_that_began_many_events_ago_has_its_links(
+    page: Page, store: SqlStateStore, log: Path
+) -> None:
+    generation = store.ensure(SHOP).generation
+    store.tell(SHOP, f"spark application app-7 under generation {generation}, ui http://a:4040")
+    for number in range(120):
+        store.tell(SHOP, f"something else {number}")
+    told = page.get(ONE).json()
+    assert told["job_log"]["path"] == str(log)
+    assert told["spark"] is not None
+    assert len(told["events"]) == 100
+    assert page.get(f"{ONE}/job_log").text == "first line\nlast line\n"
+
+
 @pytest.mark.parametrize("path", [f"{ONE}/job_log", ONE])
 def test_nobody_reads_a_log_without_a_token(page: Page, log: Path, path: str) -> None:
     assert page.get(path, role=None).status_code == 401
