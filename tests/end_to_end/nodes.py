@@ -306,7 +306,7 @@ def under_load(nodes: Nodes, *, seconds: float, kill_every_s: float, writers: in
         while time.monotonic() < ends_s:
             time.sleep(min(kill_every_s, max(0.0, ends_s - time.monotonic())))
             edge = rng.choice(nodes.edges)
-            if nodes.has_conflicts and not edge.has_requests:
+            if nodes.has_conflicts and not any(each.has_requests for each in nodes.edges):
                 edge.read_again()
                 time.sleep(rng.random())
             edge.kill()

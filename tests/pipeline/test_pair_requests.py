@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
 
 from airflow_cdc_provider.columns.merge import MergedChanges
-from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
 from airflow_cdc_provider.engine.sink.guarded_joins import JoinLook
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps import range_requests
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, known, resync_scope
 from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
+from airflow_cdc_provider.pipeline.steps.requests_both_ways import require_not_read_there
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.pairs import Edge, MakePair, Node, Pair, conflicts_of
 from tests.servers.given import SqlServer
@@ -132,6 +137,41 @@ class PairRequests:
             (150, "drifted", 0),
         ]
 
+    def test_a_table_is_read_again_on_one_edge_at_a_time(self, pair: Pair) -> None:
+        with pair.there.opened() as run, pair.back.opened() as back:
+            asked = ask_resync(run, resync_scope(run, [f"{pair.one.database}.items"]))
+            scope = resync_scope(back, [f"{pair.two.database}.items"])
+            with pytest.raises(RefusedError, match=f"items again: request {asked.request_id}"):
+                ask_resync(back, scope)
+            ask_resync(back, resync_scope(back, [f"{pair.two.database}.names"]))
+        pair.catch_up()
+        with pair.back.opened() as back:
+            assert ask_resync(back, scope).status is RequestStatus.ASKED
+
+    def test_of_requests_that_come_at_the_same_moment_none_stays(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = Scope((TableId(pair.two.database, "items"),))
+        theirs = Request(PipelineName("other"), "theirs", RequestKind.RESYNC, other, "a", 1)
+        looks = 0
+
+        def look(run: Run, sink_tables: Sequence[TableId]) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                with pair.back.opened() as back:
+                    back.store.ask(replace(theirs, pipeline=back.name))
+                require_not_read_there(run, sink_tables)
+
+        monkeypatch.setattr(range_requests, "require_not_read_there", look)
+        with pair.there.opened() as run:
+            scope = resync_scope(run, [f"{pair.one.database}.items"])
+            with pytest.raises(RefusedError, match="items again: request theirs"):
+                ask_resync(run, scope)
+            assert [each.status for each in run.store.requests(run.name)] == [
+                RequestStatus.CANCELLED
+            ]
+
     def test_a_repair_reads_again_the_rows_that_verify_finds(self, pair: Pair) -> None:
         quietly(
             pair.two,
@@ -174,8 +214,8 @@ class PairRequests:
         for number, node in enumerate((pair.one, pair.two)):
             load.begin(Writer(node, random.Random(seed + number), number).write)
             load.begin(Watcher(node).watch)
-        for edge in (pair.there, pair.back):
-            load.begin(partial(read_tables_again, edge))
+        for edge, table in ((pair.there, "items"), (pair.back, "names")):
+            load.begin(partial(read_table_again, edge, table))
         load.end_after(6)
         pair.catch_up()
         assert pair.is_equal
@@ -242,9 +282,8 @@ class Watcher:
                 self.seen[row] = count
 
 
-def read_tables_again(edge: Edge) -> None:
-    for table in ("items", "names"):
-        assert read_again(edge, table).status is RequestStatus.DONE
+def read_table_again(edge: Edge, table: str) -> None:
+    assert read_again(edge, table).status is RequestStatus.DONE
 
 
 class TestMySqlToMySql(PairRequests):

@@ -39,6 +39,7 @@ from airflow_cdc_provider.pipeline.steps.edges import require_rows_can_be_read_a
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate, key_at_sink
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
+from airflow_cdc_provider.pipeline.steps.requests_both_ways import require_not_read_there
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 
 _POLL_S = 0.5
@@ -118,9 +119,23 @@ def ask_resync(
         for plan in planned:
             plan.chosen_at_sink(scope.chosen)
         _require_condition(run, scope)
+        at_sink = [plan.sink_table for plan in planned]
+        require_not_read_there(run, at_sink)
         most = smallest(run.model.requests.approve_above_rows, approve_above_rows)
         request = _waiting_if_large(run, request, estimated, most)
+        return _asked_on_one_edge(run, request, at_sink)
     return run.store.ask(request)
+
+
+def _asked_on_one_edge(run: Run, request: Request, at_sink: Sequence[TableId]) -> Request:
+    """Store a request; cancel it, and refuse, if one came on the edge back at the same moment."""
+    asked = run.store.ask(request)
+    try:
+        require_not_read_there(run, at_sink)
+    except RefusedError:
+        run.store.cancel_request(run.name, asked.request_id)
+        raise
+    return asked
 
 
 def approve(run: Run, request_id: str, *, by: str = "") -> Request:

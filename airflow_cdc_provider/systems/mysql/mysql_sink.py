@@ -41,8 +41,8 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.table_builder import MySqlTableBuilder
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 
-_GUARDS_OF_JOINS = 1
-"""The numbers of their readers of the sink's log begin behind the stream's."""
+_GUARDS_OF_JOINS = 2
+"""The numbers of their readers of the sink's log: the stream's is 0, that of `verify` 1."""
 
 if TYPE_CHECKING:
     import pyarrow as pa
