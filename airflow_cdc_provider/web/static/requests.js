@@ -53,7 +53,7 @@ function openRequest(it, mayWrite, path, again) {
       h(
         "span",
         { class: "quiet" },
-        it.reads_rows ? `${count(it.rows)}${whole === null ? "" : ` of about ${count(whole)}`} rows, ` : "",
+        it.reads_rows ? `${count(it.rows)}${whole === null ? "" : ` of about ${count(whole)}`} rows, ${spared(it)}` : "",
         `asked by ${it.asked_by}, ${moment(it.asked_us)}`,
       ),
     ),
@@ -72,7 +72,7 @@ function openRequest(it, mayWrite, path, again) {
 }
 
 function endedRequest(it) {
-  const rows = it.reads_rows ? `${count(it.rows)} rows, ` : "";
+  const rows = it.reads_rows ? `${count(it.rows)} rows, ${spared(it)}` : "";
   return h(
     "article",
     { class: "request ended", "data-request": it.id },
@@ -81,6 +81,9 @@ function endedRequest(it) {
     it.error ? h("span", { class: it.status === "failed" ? "bad" : "quiet" }, " ", prose(it.error)) : null,
   );
 }
+
+/** How many rows were left alone, of a request on an edge of a topology. */
+const spared = (it) => (it.left ? `${count(it.left)} left as the sink’s node had changed them, ` : "");
 
 /** What a request is about. */
 export function scope(it) {
