@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.errors import (
     UndecidedConflictError,
 )
 from airflow_cdc_provider.core.lifecycle import LEASE_S
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import changed_rules
 from airflow_cdc_provider.pipeline.steps.changed_rules import take_changed_rules
@@ -138,11 +139,11 @@ def killed_between(monkeypatch: pytest.MonkeyPatch, edge: Edge) -> None:
     """Have an edge's run die between storing new rules for the edge back and for itself."""
     keep, calls = changed_rules._keep, []
 
-    def once(run: Run, topology: str) -> None:
+    def once(run: Run, ledger: Ledger, topology: str) -> None:
         calls.append(run.name)
         if len(calls) == 2:
             raise KilledError
-        keep(run, topology)
+        keep(run, ledger, topology)
 
     with monkeypatch.context() as patched:
         patched.setattr(changed_rules, "_keep", once)
@@ -235,11 +236,29 @@ def test_an_edge_whose_state_is_lost_has_the_rules_of_the_other_one(pair: Pair) 
     for file in pair.back.path.parent.glob(f"{pair.back.path.stem}*.state.db*"):
         file.unlink()
     write_rules(pair.there, pair.back)
-    with pytest.raises(CdcError, match="went by that one wins"):
+    with pytest.raises(CdcError, match="the edge went by that one wins"):
         pair.back.catch_up()
     write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
     pair.catch_up()
     assert value_of(pair, 1) == "one"
+
+
+def test_edges_whose_states_are_both_lost_have_the_rules_of_their_ledgers(pair: Pair) -> None:
+    change_at_both(pair, 2)
+    pair.catch_up()
+    write_rules(pair.there, pair.back)
+    pair.catch_up()  # both take other rules, which their ledgers have, too
+    change_at_both(pair, 1)
+    pair.there.catch_up()
+    for file in pair.back.path.parent.glob("*.state.db*"):
+        file.unlink()
+    write_rules(pair.there, pair.back, rules="policy: priority, winner: one")
+    for edge in (pair.there, pair.back):
+        with pytest.raises(CdcError, match="the edge went by that two wins"):
+            edge.catch_up()
+    write_rules(pair.there, pair.back)
+    pair.catch_up()
+    assert value_of(pair, 1) == "two"
 
 
 def test_a_way_back_from_another_folder_has_the_rules_of_the_way_there(

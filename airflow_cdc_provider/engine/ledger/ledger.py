@@ -24,7 +24,13 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger import decisions
 from airflow_cdc_provider.engine.ledger.records import Records
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part, known
-from airflow_cdc_provider.engine.ledger.store import Ask, Hold, KnowsLockWaits, LedgerStore
+from airflow_cdc_provider.engine.ledger.store import (
+    Ask,
+    Hold,
+    KeepsEdge,
+    KnowsLockWaits,
+    LedgerStore,
+)
 
 _NO_TABLES: Mapping[TableId, LogPosition] = MappingProxyType({})
 _STREAM = Part.SLOTS | Part.STOPPED
@@ -85,6 +91,17 @@ class Ledger:
         if not isinstance(store, KeepsConflicts):
             return ()
         return store.conflicts_of_tables(since_us=since_us)
+
+    def edge(self) -> str:
+        """Return as which edge of a topology the pipeline was last run, as text; empty for none."""
+        store = self._store
+        return store.edge() if isinstance(store, KeepsEdge) else ""
+
+    def keep_edge(self, text: str) -> None:
+        """Keep as which edge of a topology the pipeline is run, unless that is kept already."""
+        store = self._store
+        if isinstance(store, KeepsEdge) and store.edge() != text:
+            store.keep_edge(text, by=self._by)
 
     # --- plan and splits ----------------------------------------------------------------------
 

@@ -52,6 +52,17 @@ class KnowsLockWaits(Protocol):
         """Return the owner's writers that have waited for a table's lock for so many seconds."""
 
 
+@runtime_checkable
+class KeepsEdge(Protocol):
+    """A store that keeps which edge of a topology its pipeline is, and its rules for conflicts."""
+
+    def edge(self) -> str:
+        """Return the text that was last kept, empty if there is none."""
+
+    def keep_edge(self, text: str, *, by: int) -> None:
+        """Keep another text, on behalf of a generation; `FencedError` if it may not commit."""
+
+
 class LedgerStore(Protocol):
     """Keeps one pipeline's ledger in a sink. It decides nothing."""
 

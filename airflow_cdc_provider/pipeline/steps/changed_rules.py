@@ -59,19 +59,30 @@ def take_changed_rules(run: Run, ledger: Ledger) -> None:
         _require_same_rules(run, back)
         _own(run, back, its_ledger)
         try:
-            for one, other in ((run, back), (back, run)):
-                _end_taking(one, other)
-            _take(run, back, stream, its_ledger.stream())
+            mine, theirs = (run, ledger), (back, its_ledger)
+            for one, other in ((mine, theirs), (theirs, mine)):
+                _end_taking(*one, *other)
+            _take(run, ledger, back, its_ledger)
         finally:
             give_back(back)
 
 
-def require_rules_of_the_other(run: Run) -> None:
-    """Refuse an edge whose own rules are lost with its state, if its file has not the other's.
+def keep_rules(run: Run, ledger: Ledger) -> None:
+    """Keep the rules by which an edge settles conflicts in its ledger, too: a state may be lost."""
+    if run.model.edge is not None:
+        ledger.keep_edge(edge_text(run.model.edge))
 
-    The edge back, where its file is beside, knows by which rules both have settled conflicts.
+
+def require_former_rules(run: Run, ledger: Ledger) -> None:
+    """Refuse an edge whose state is lost if its file has other rules than it went by.
+
+    Its ledger has them. Where an earlier release wrote that, the edge back knows them, if its file
+    is beside.
     """
     if run.model.edge is None or not run.model.edge.is_guarded:
+        return
+    if (before := edge_of(ledger.edge())) is not None:
+        _require_same_as_before(run, run.model.edge, before, ledger)
         return
     try:
         path = opposite_file(run)
@@ -83,10 +94,27 @@ def require_rules_of_the_other(run: Run) -> None:
             _require_alike(run, run.model.edge, back, rules)
 
 
-def _take(run: Run, back: Run, stream: StreamSplit, its_stream: StreamSplit | None) -> None:
+def _require_same_as_before(run: Run, edge: Topology, before: Topology, ledger: Ledger) -> None:
+    """Refuse rules of an edge that are not those which its ledger has."""
+    stream = ledger.stream()
+    for table in () if stream is None else [each.table for each in stream.tables]:
+        if edge.rule_of(table) != before.rule_of(table):
+            raise RefusedError(
+                f"conflicts of {table} would be settled by other rules than so far: here "
+                f"{edge.rule_of(table).whole}, and the edge went by that "
+                f"{before.rule_of(table).whole}",
+                where=f"topology.conflicts of {run.loaded.path.name}, ledger of {run.name}",
+                risk="the nodes would keep different rows; nothing was changed",
+                remedy="write the rules that the edge went by in both files; they can be changed "
+                "once both edges run by them",
+            )
+
+
+def _take(run: Run, ledger: Ledger, back: Run, its_ledger: Ledger) -> None:
     """Store the rules of both files, if no conflict can be settled by others at one node."""
     edge, before, its_before = run.model.edge, _rules_of(run), _rules_of(back)
-    if edge is None or before is None:
+    stream, its_stream = ledger.stream(), its_ledger.stream()
+    if edge is None or before is None or stream is None:
         return
     if its_before is not None:
         _require_alike(run, before, back, its_before)
@@ -97,13 +125,13 @@ def _take(run: Run, back: Run, stream: StreamSplit, its_stream: StreamSplit | No
             _require_nothing_to_bring(each, of)
     form = {"mine": edge_text(edge), "other": edge_text(back.model.edge)}
     run.store.keep_note(run.name, NoteKind.RULES, form)
-    _keep(back, form["other"])
-    _keep(run, form["mine"])
+    _keep(back, its_ledger, form["other"])
+    _keep(run, ledger, form["mine"])
     run.store.keep_note(run.name, NoteKind.RULES, {})
     run.store.tell(run.name, f"rules for conflicts: {edge.settles}; before: {before.settles}")
 
 
-def _end_taking(run: Run, back: Run) -> None:
+def _end_taking(run: Run, ledger: Ledger, back: Run, its_ledger: Ledger) -> None:
     """End what a run was ended at: the edge has the rules, too, if the edge back got them.
 
     The edge has not streamed since, for that is refused while this is open.
@@ -113,7 +141,8 @@ def _end_taking(run: Run, back: Run) -> None:
         return
     its_origin = back.store.origin(back.name)
     if its_origin is not None and its_origin.topology == note.form["other"]:
-        _keep(run, str(note.form["mine"]))
+        _keep(back, its_ledger, str(note.form["other"]))
+        _keep(run, ledger, str(note.form["mine"]))
     run.store.keep_note(run.name, NoteKind.RULES, {})
 
 
@@ -206,11 +235,12 @@ def _unbrought(run: Run, stream: StreamSplit) -> Iterator[str]:
                 yield str(batch.transactions[0].where)
 
 
-def _keep(run: Run, topology: str) -> None:
-    """Store an edge as that of a pipeline's plan."""
+def _keep(run: Run, ledger: Ledger, topology: str) -> None:
+    """Store an edge as that of a pipeline's plan, and in its ledger."""
     origin = run.store.origin(run.name)
     if origin is None:
         return
     now = replace(origin, topology=topology)
     not_copied = run.store.not_copied(run.name)
     run.store.keep_origin(run.name, run.held.generation, now, not_copied)
+    ledger.keep_edge(topology)

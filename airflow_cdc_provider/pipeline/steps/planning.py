@@ -37,7 +37,8 @@ from airflow_cdc_provider.engine.stream.isolation import mark_drifted, stopped_b
 from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_be
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.changed_rules import (
-    require_rules_of_the_other,
+    keep_rules,
+    require_former_rules,
     take_changed_rules,
 )
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
@@ -195,7 +196,7 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
         streamed |= {each.table for each in ledger.stopped()}
         adopted = _tables_of_stream(streamed, found.tables)
         if adopted is not None:
-            require_rules_of_the_other(run)
+            require_former_rules(run, ledger)
             _adopt(run, state.generation, held, _Found(adopted, found.origin))
             warning = _another_plan(run, held, state.plan_id, then="it is taken over")
             state = run.store.ensure(run.name)
@@ -253,6 +254,7 @@ def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumm
     for table in sorted(set(not_copied) - set(run.store.not_copied(run.name))):
         run.store.tell(run.name, left_out_text(table), level="warning")
     run.store.keep_origin(run.name, generation, _origin(run, found.origin, not_copied), not_copied)
+    keep_rules(run, ledger)
     # the ledger holds this very plan, so its tables are ours, claimed or not yet
     claim_tables(run, generation, planned, known=own_tables(run, found.origin.sink))
     created = _make_targets(run, ledger, planned)
@@ -297,6 +299,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     # with the old plan gone from the ledger no table is streamed, so all are made ready to be read
     created = _create_tables(run, found.tables)
     run.store.start_plan(run.name, generation, plan_id, found.tables, origin=found.origin)
+    keep_rules(run, ledger)
     release_tables(run, generation, keep=found.tables)
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)

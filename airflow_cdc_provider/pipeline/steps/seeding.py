@@ -38,6 +38,7 @@ from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
 from airflow_cdc_provider.pipeline.steps.conflict_findings import differing_rules
+from airflow_cdc_provider.pipeline.steps.file_diff import edge_text
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
 from airflow_cdc_provider.pipeline.steps.pausing import require_wanted
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, sink_identity
@@ -366,6 +367,7 @@ def _begin(run: Run, captured: Captured, start: LogPosition) -> str:
         ledger.start_plan(plan_id)
         origin = origin_now(run, captured)
         run.store.start_plan(run.name, generation, plan_id, plans, origin=origin)
+        ledger.keep_edge(edge_text(run.model.edge))
         for phase in (Phase.PLANNING, Phase.SNAPSHOT):
             before = run.store.ensure(run.name).phase
             run.store.move(run.name, generation, expected=before, to=phase)

@@ -32,7 +32,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 9
+VERSION = 10
 """Tables and columns are only added: a ledger of an older version gets what it lacks, and a stream
 of an older release that runs goes on."""
 
@@ -44,6 +44,7 @@ _TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _COUNT = "BIGINT UNSIGNED NOT NULL DEFAULT 0"
 
 _LATER = {
+    "pipeline": {"edge": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL"},
     "changed_table": dict.fromkeys(("inserts", "updates", "deletes", "changed_us"), _COUNT),
     "stream": {
         "edge": "VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
@@ -62,7 +63,8 @@ _TABLES = {
         `pipeline` {_NAME} PRIMARY KEY,
         `generation` {_COUNT},
         `plan_id` VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
-        `updated_us` {_COUNT}""",
+        `updated_us` {_COUNT},
+        {_LATER_COLUMNS["pipeline"]}""",
     "finished_split": f"""
         `pipeline` {_NAME},
         `table_name` {_TABLE_NAME},

@@ -37,7 +37,7 @@ from airflow_cdc_provider.engine.ledger.records import GenerationMoved, Records
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part
 from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink import conflict_rows, ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.change_counts import read_changes
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
@@ -85,6 +85,23 @@ class MySqlLedgerStore:
     def conflicts_of_tables(self, *, since_us: int) -> Sequence[ConflictsOfTable]:
         """Return how many conflicts of each table there were since a time, by the node kept."""
         return conflict_rows.of_tables(self._session, self._owner, since_us=since_us)
+
+    def edge(self) -> str:
+        """Return as which edge of a topology the pipeline was last run, as text; empty for none."""
+        rows = self._session.rows(f"SELECT edge FROM {LEDGER}.pipeline WHERE {self._mine}")
+        return str(rows[0][0] or "") if rows else ""
+
+    def keep_edge(self, text: str, *, by: int) -> None:
+        """Keep as which edge the pipeline is run; `FencedError` if `by` may not commit."""
+        owner = replace(self._owner, generation=by)
+
+        def keep() -> None:
+            self._session.execute(
+                f"UPDATE {LEDGER}.pipeline SET edge = {text_literal(text)} WHERE {self._mine}"
+            )
+            ledger.claim_commit(self._session, owner)
+
+        self._session.transaction(keep)
 
     def read(self, parts: Part) -> LedgerState:
         """Return these parts as last committed; nothing is locked."""
