@@ -61,6 +61,11 @@ class Topology:
         return f"{self.name}:{self.src_node}:{self.dst_node}"
 
     @property
+    def where(self) -> str:
+        """Return which edge it is, for errors."""
+        return f"edge from {self.src_node} to {self.dst_node} of {self.name}"
+
+    @property
     def is_guarded(self) -> bool:
         """Tell whether conflicts are looked for."""
         return self.stops or bool(self.winner)
@@ -123,7 +128,7 @@ class Topology:
         """Return the error for what would take the place of rows of a living node."""
         return RefusedError(
             f"an edge of a topology {what}",
-            where=f"edge from {self.src_node} to {self.dst_node} of {self.name}",
+            where=self.where,
             risk="rows that are read again would take the place of what was written at "
             f"{self.dst_node} and has not come to {self.src_node} yet; nothing was changed",
             remedy="compare both nodes with `verify`, and correct by hand, at one of them, the "

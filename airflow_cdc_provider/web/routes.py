@@ -172,7 +172,10 @@ def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
         ),
         "resync_dag": known.resync_dag,
         "may_write": may_run(user, known.dag_id),
-        "may_resync": known.resync_dag is not None and may_run(user, known.resync_dag),
+        "may_resync": known.resync_dag is not None
+        and known.shown.reads_rows_again
+        and may_run(user, known.resync_dag),
+        "changes": [each for each, kind in _KINDS.items() if not known.shown.refusal_of(kind)],
     }
 
 
@@ -240,6 +243,8 @@ def wanted(known: Known, wish: Wish, user: GetUserDep) -> Form:
 def change_tables(known: Known, wish: Change, user: GetUserDep) -> Form:
     """Store a request to pause, resume, add, remove or reset tables."""
     store, name = _store(known), PipelineName(known.name)
+    if refused := known.shown.refusal_of(_KINDS[wish.change]):
+        raise refused
     is_planned = bool(store.ensure(name).plan_id)
     if not (store.is_handed_off(name) or (wish.change == "remove" and is_planned)):
         raise RefusedError(

@@ -137,6 +137,23 @@ class PairRequests:
             (150, "drifted", 0),
         ]
 
+    def test_what_only_one_way_pipelines_do_fails_whoever_has_stored_it(self, pair: Pair) -> None:
+        table = TableId(pair.one.database, "items")
+        kinds = (RequestKind.RESET, RequestKind.PAUSE, RequestKind.FOLLOW)
+        with pair.there.opened() as run:
+            for kind in kinds:
+                asked = Request(run.name, kind.value, kind, Scope((table,)), "the page", 1)
+                run.store.ask(asked)
+        pair.one.execute("INSERT INTO items VALUES (9100, 'meanwhile', 0, 9100)")
+        pair.catch_up()
+        assert pair.is_equal
+        with pair.there.opened() as run:
+            for kind in kinds:
+                failed = known(run, kind.value)
+                assert failed.status is RequestStatus.FAILED, kind
+                assert "an edge" in str(failed.error)
+            assert run.store.requests(run.name, only_open=True) == ()
+
     def test_a_table_is_read_again_on_one_edge_at_a_time(self, pair: Pair) -> None:
         with pair.there.opened() as run, pair.back.opened() as back:
             asked = ask_resync(run, resync_scope(run, [f"{pair.one.database}.items"]))

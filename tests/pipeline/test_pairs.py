@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.errors import (
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.pipeline.steps import converging
 from airflow_cdc_provider.pipeline.steps.finishing import finish_tables
@@ -185,9 +186,19 @@ class Pairs:
     def test_what_would_overwrite_the_other_nodes_changes_is_refused(self, pair: Pair) -> None:
         pair.begin()
         with pair.there.opened() as run:
-            scope = resync_scope(run, [f"{pair.one.database}.orders"], from_key=None, to_key=None)
+            with pytest.raises(RefusedError, match="reads no rows again"):
+                resync_scope(run, [f"{pair.one.database}.orders"])
+            scope = Scope((TableId(pair.one.database, "orders"),))
             with pytest.raises(RefusedError, match="reads no rows again"):
                 ask_resync(run, scope)
+            for kind in (RequestKind.RESET, RequestKind.RESYNC):
+                run.store.ask(Request(run.name, kind.value, kind, scope, "the page", 1))
+        pair.catch_up()
+        with pair.there.opened() as run:
+            for kind in (RequestKind.RESET, RequestKind.RESYNC):
+                failed = run.store.request(run.name, kind.value)
+                assert failed is not None
+                assert failed.status is RequestStatus.FAILED
             with pytest.raises(RefusedError, match="into empty tables only"):
                 reset(run)
         pair.two.execute("UPDATE people SET name = 'kept' WHERE id = 1")

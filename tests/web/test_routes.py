@@ -120,6 +120,11 @@ def test_an_edge_is_told_with_its_conflicts_and_the_edge_back_that_may_be_read(
     pipeline_dags(tmp_path, [str(back)], more=edge.format("oslo", "rome"))
     (found,) = page.get(one).json()["opposite"]
     assert found == {"dag_id": f"{back}__sync", "pipeline": str(back)}
+    assert page.get(one).json()["changes"] == ["remove"]
+    for change in ("add", "reset", "pause", "resume"):
+        asked = page.post(f"{one}/tables", {"change": change, "tables": ["shop.orders"]})
+        assert "an edge" in asked.json()["error"]["what"]
+    assert store.requests(there) == ()
 
 
 def test_a_pipeline_between_its_runs_shows_the_lag_of_its_last_one_as_that(

@@ -30,7 +30,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.core.requests import Request, RequestKind
 from airflow_cdc_provider.core.splits import Chosen, Interval
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -91,8 +91,10 @@ class Resync:
     def run(self) -> None:
         """Read the rows of the request's tables that are left, and join them to the sink."""
         edge = self._job.spec.edge
-        if not (edge is None or edge.reads_rows_again):
+        if edge is not None and not edge.reads_rows_again:
             raise edge.refusal_to_read_again()
+        if edge is not None and self.request.kind is RequestKind.ADD:
+            raise edge.refusal("adds no tables")
         schemas = self._own_schemas()
         for table in self.request.scope.tables:
             if table not in schemas:

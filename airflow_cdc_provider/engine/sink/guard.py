@@ -120,7 +120,7 @@ class Guard:
             raise IntegrityError(
                 f"what {self.edge.src_node} knew of {self.edge.dst_node} when it made its changes "
                 "is not known",
-                where=f"edge from {self.edge.src_node} to {self.edge.dst_node} of {self.edge.name}",
+                where=self.edge.where,
                 risk="a conflict could not be told from a later change; nothing was written",
                 remedy="copy the node anew, as the page 'Two nodes' says",
             )

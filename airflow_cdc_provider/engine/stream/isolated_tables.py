@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 
 from airflow_cdc_provider.core.edge_remedies import for_edge
+from airflow_cdc_provider.core.edge_requests import refused_on_edge
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -154,7 +155,16 @@ class TableIsolation:
             self._end(request, error)
 
     def _pause_tables(self, ledger: Ledger, request: Request) -> StoredError:
-        """Isolate a request's tables; return an error if no table would be left to flow."""
+        """Isolate a request's tables; return an error if that is refused.
+
+        No table would be left to flow, or it is of an edge whose tables flow together.
+        """
+        edge = self._job.spec.edge
+        refused = edge and refused_on_edge(
+            request.kind, is_guarded=edge.is_guarded, where=edge.where
+        )
+        if refused:
+            return StoredError.of(refused)
         stream, asked = ledger.stream(), set(request.scope.tables)
         flowing = {each.table for each in stream.tables} if stream is not None else set()
         if not flowing - asked:

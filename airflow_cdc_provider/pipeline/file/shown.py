@@ -9,10 +9,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.edge_requests import refused_on_edge
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.errors import RefusedError
+    from airflow_cdc_provider.core.requests import RequestKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,18 @@ class ShownPipeline:
     def edge(self) -> dict[str, str] | None:
         """Return the pipeline's place in a topology as JSON, None if it is no edge."""
         return {key: getattr(self, key) for key in _EDGE} if self.topology else None
+
+    def refusal_of(self, kind: RequestKind) -> RefusedError | None:
+        """Return why a request about single tables is refused, None if it is not."""
+        if not self.topology:
+            return None
+        where = f"edge from {self.src_node} to {self.dst_node} of {self.topology}"
+        return refused_on_edge(kind, is_guarded=bool(self.settles), where=where)
+
+    @property
+    def reads_rows_again(self) -> bool:
+        """Tell whether requests may read rows again: an edge must look for conflicts."""
+        return not self.topology or bool(self.settles)
 
     @property
     def place(self) -> StatePlace:

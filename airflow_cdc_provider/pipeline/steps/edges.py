@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from airflow_cdc_provider.core.edge_requests import refused_on_edge
+from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.pipeline.run import Run
+
+
+def require_edge_does(run: Run, kind: RequestKind) -> None:
+    """Refuse a kind of request about single tables if the pipeline is an edge that refuses it."""
+    edge = run.model.edge
+    refused = edge and refused_on_edge(kind, is_guarded=edge.is_guarded, where=edge.where)
+    if refused:
+        raise refused
 
 
 def require_one_way(run: Run, what: str) -> None:

@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, TablePhase
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.edges import require_edge_does
 from airflow_cdc_provider.pipeline.steps.range_requests import is_at_work, this_person
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
 from airflow_cdc_provider.state.asking import ask_about_tables
@@ -23,6 +24,7 @@ _POLL_S = 0.5
 
 def pause_tables(run: Run, tables: Collection[TableId]) -> Request:
     """Request that the stream isolates tables at their position."""
+    require_edge_does(run, RequestKind.PAUSE)
     phases = _phases(run, tables)
     flowing = {table for table, phase in phases.items() if phase not in LEFT_ALONE}
     if not flowing - set(tables):
@@ -32,6 +34,7 @@ def pause_tables(run: Run, tables: Collection[TableId]) -> Request:
 
 def resume_tables(run: Run, tables: Collection[TableId]) -> Request:
     """Request that isolated tables come back to the stream: by the log, or read again."""
+    require_edge_does(run, RequestKind.RESUME)
     phases = _phases(run, tables)
     for table in tables:
         if phases[table] not in LEFT_ALONE and not _is_being_paused(run, table):

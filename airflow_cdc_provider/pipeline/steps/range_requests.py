@@ -64,6 +64,7 @@ def resync_scope(
     end, and the empty text is no key: whoever wrote it meant one. `where` is a condition in the
     source's own SQL, on the columns of that one table.
     """
+    require_rows_can_be_read_again(run)
     plans = _plans(run)
     named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
     ranges: tuple[KeyRange, ...] = ()
@@ -100,7 +101,6 @@ def ask_resync(
             f"{request_id[:80]!r} is no id of a request",
             "write up to 64 letters, digits and . _ : + -, a letter or digit first",
         )
-    require_rows_can_be_read_again(run)
     kind = RequestKind.BACKFILL if isinstance(scope.chosen, Interval) else RequestKind.RESYNC
     request = Request(
         run.name,
@@ -113,6 +113,7 @@ def ask_resync(
     )
     # one that is known is returned, or refused, whatever has become of its tables since
     if run.store.request(run.name, request.request_id) is None:
+        require_rows_can_be_read_again(run)
         plans = _plans(run)
         planned = [_planned(run, plans, table) for table in scope.tables]
         _require_as_planned(run, planned)

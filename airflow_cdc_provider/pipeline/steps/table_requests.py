@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStat
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.edges import require_one_way
+from airflow_cdc_provider.pipeline.steps.edges import require_edge_does
 from airflow_cdc_provider.pipeline.steps.ended_stream import ended_with
 from airflow_cdc_provider.pipeline.steps.last_try import scrubbed
 from airflow_cdc_provider.pipeline.steps.pause_tables import outcome_of
@@ -65,7 +65,7 @@ def add(
     run: Run, tables: Collection[TableId] = (), *, wait_s: float = 0.0, on_tick: OnTick = _silent
 ) -> str:
     """Request that tables be added to the stream, see the request through, describe the result."""
-    require_one_way(run, "adds no tables")
+    require_edge_does(run, RequestKind.FOLLOW)
     asked = _ask(run, RequestKind.FOLLOW, to_be_added(run, tables))
     return _seen_through(
         run,
@@ -81,7 +81,7 @@ def reset_some(
     run: Run, tables: Collection[TableId], *, wait_s: float = 0.0, on_tick: OnTick = _silent
 ) -> str:
     """Request that tables be reset, see the request through, and describe the result."""
-    require_one_way(run, "resets no tables")
+    require_edge_does(run, RequestKind.RESET)
     run.held.begins = frozenset(tables)
     asked = _ask(run, RequestKind.RESET, to_be_reset(run, tables))
     return _seen_through(
@@ -283,6 +283,7 @@ def may_be_done(run: Run, request: Request, generation: int) -> bool:
     """Tell whether a request can be done; else it fails, or says why it waits."""
     tables = request.scope.tables
     try:
+        require_edge_does(run, request.kind)
         _DEEDS[request.kind].check(run, tables)
     except _PASSING as error:
         note_waiting(run, generation, request, error)

@@ -67,11 +67,14 @@ const CHANGES = {
 };
 const LEFT_ALONE = new Set(["failed", "paused"]);
 
+/** What may be asked for a table, of what its pipeline does: an edge of a topology does not all. */
+export function changesOf(table, may) {
+  const some = !table.sink ? ["add"] : [LEFT_ALONE.has(table.phase) ? "resume" : "pause", "reset", "remove"];
+  return some.filter((change) => may.includes(change));
+}
+
 /** Let a person say what is to become of a table. */
-export function tableForm(table, path, again) {
-  const may = !table.sink
-    ? ["add"]
-    : [LEFT_ALONE.has(table.phase) ? "resume" : "pause", "reset", "remove"];
+export function tableForm(table, may, path, again) {
   const choices = may.map((change, number) =>
     h(
       "label",

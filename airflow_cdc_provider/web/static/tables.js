@@ -1,6 +1,6 @@
 // A pipeline's tables, a row each, what is not well first; one that is opened shows its ranges.
 
-import { tableForm } from "./ask.js";
+import { changesOf, tableForm } from "./ask.js";
 import { h, part } from "./dom.js";
 import { bytes, compact, count, moment, NOTHING, seconds, when } from "./format.js";
 import { badge, facts, rowsOf } from "./parts.js";
@@ -39,17 +39,18 @@ export function tablesPart(path, again) {
     if (!opened.delete(name)) opened.add(name);
     redraw();
   };
-  const change = (table) => tableForm(table, path, again);
-  const draw = part(body, ([tables, lag, may, open]) =>
-    tableList(tables, { lag, open: new Set(open), toggle, change: may ? change : null }),
-  );
+  const change = (table) => tableForm(table, changesOf(table, mayChange), path, again);
+  const draw = part(body, ([tables, lag, may, open]) => {
+    const has = (table) => changesOf(table, may).length > 0;
+    return tableList(tables, { lag, open: new Set(open), toggle, change: (table) => (has(table) ? change : null) });
+  });
   const drawBelow = part(below, ([more, hasStrips]) => [
     more ? h("p", { class: "quiet" }, `And ${more} more: find them by name.`) : null,
     hasStrips ? legend() : null,
   ]);
   let known = [];
   let lag = null;
-  let mayChange = false;
+  let mayChange = [];
 
   function redraw() {
     const text = found.value.trim().toLowerCase();
@@ -67,7 +68,7 @@ export function tablesPart(path, again) {
       known = [...it.table_list, ...others].sort((one, other) => rank(one) - rank(other));
       found.hidden = known.length < 6;
       lag = it.lag_s;
-      mayChange = it.may_write && it.is_handed_off;
+      mayChange = it.may_write && it.is_handed_off ? it.changes : [];
       redraw();
     },
   };
@@ -100,7 +101,7 @@ function rows(table, how) {
       h("td", {}, opener(table, isOpen, how.toggle)),
       h("td", {}, badge(table.phase, TONES[table.phase] ?? "busy")),
       table.sink && isRead(table) ? reading(table) : numbers(table, how.lag),
-      h("td", { class: "change" }, changer(table, how.change)),
+      h("td", { class: "change" }, changer(table, how.change(table))),
     ),
     isOpen && table.sink ? h("tr", { class: "more" }, h("td", { colspan: HEADS.length }, more(table))) : null,
   ];
