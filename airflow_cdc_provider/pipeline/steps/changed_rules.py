@@ -31,7 +31,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     is_taking_rules,
 )
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
-from airflow_cdc_provider.pipeline.steps.seeding import opposite_file
+from airflow_cdc_provider.pipeline.steps.seeding import opposite_file, opposite_run
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 
 if TYPE_CHECKING:
@@ -84,13 +84,9 @@ def require_former_rules(run: Run, ledger: Ledger) -> None:
     if (before := edge_of(ledger.edge())) is not None:
         _require_same_as_before(run, run.model.edge, before, ledger)
         return
-    try:
-        path = opposite_file(run)
-    except RefusedError:
-        return
-    with run.open_beside(load_pipeline(path)) as back:
-        rules = _rules_of(back)
-        if rules is not None:
+    with opposite_run(run) as back:
+        rules = None if back is None else _rules_of(back)
+        if back is not None and rules is not None:
             _require_alike(run, run.model.edge, back, rules)
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.pipeline.file.loader import load_pipeline
-from airflow_cdc_provider.pipeline.steps.seeding import opposite_file
+from airflow_cdc_provider.pipeline.steps.seeding import opposite_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,17 +25,15 @@ def require_not_read_there(run: Run, sink_tables: Collection[TableId]) -> None:
     """
     if run.model.edge is None:
         return
-    try:
-        path = opposite_file(run)
-    except RefusedError:
-        return
-    with run.open_beside(load_pipeline(path)) as back:
+    with opposite_run(run) as back:
+        if back is None:
+            return
         for request in back.store.requests(back.name, only_open=True):
             both = sorted({*request.scope.tables} & {*sink_tables})
             if request.kind.reads_rows and both:
                 raise RefusedError(
                     f"{back.name} is to read {both[0]} again: request {request.request_id}",
-                    where=f"edge from {run.model.edge.src_node} to {run.model.edge.dst_node}",
+                    where=run.model.edge.where,
                     risk="rows that differ could be exchanged between the nodes; nothing was asked",
                     remedy=f"wait until that is done, or `cancel` it for {back.name}; then ask "
                     "again",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 from airflow_cdc_provider.core.codec import position_from_json, position_to_json
@@ -34,6 +34,7 @@ from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.readings import log_reading
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog
 from airflow_cdc_provider.pipeline.file.folder import files_beside
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
@@ -159,6 +160,15 @@ def opposite_file(run: Run) -> Path:
         remedy="put the files of both edges into one folder; `run` with --seeded-from takes any "
         "file",
     )
+
+
+def opposite_run(run: Run) -> AbstractContextManager[Run | None]:
+    """Open the opposite edge; None if the folder does not have its file."""
+    try:
+        path = opposite_file(run)
+    except RefusedError:
+        return nullcontext()
+    return run.open_beside(load_pipeline(path))
 
 
 def _seed(run: Run, there: Run, edge: Topology) -> str:
