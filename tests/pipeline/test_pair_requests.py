@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,11 @@ from airflow_cdc_provider.columns.merge import MergedChanges
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.requests.reads import Read
+from airflow_cdc_provider.engine.requests.resync import Resync
 from airflow_cdc_provider.engine.sink.guarded_joins import JoinLook
+from airflow_cdc_provider.engine.sink.port import JoinSink
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import range_requests
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, known, resync_scope
@@ -136,6 +141,33 @@ class PairRequests:
             (8, "by two", 0),
             (150, "drifted", 0),
         ]
+
+    def test_keys_that_the_source_spells_anew_meanwhile_are_there_as_it_spells_them(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        join, changes = (
+            Resync._join,
+            [
+                "DELETE FROM names WHERE name = 'n1'",
+                "INSERT INTO names VALUES ('N1', 1)",
+                "UPDATE names SET name = 'N2' WHERE name = 'n2'",
+                "UPDATE names SET n = 9 WHERE name = 'n4'",
+                "DELETE FROM names WHERE name = 'n5'",
+                "INSERT INTO names VALUES ('last', 1)",
+            ],
+        )
+
+        def later(self: Resync, sink: JoinSink, schema: TableSchema, read: Read) -> None:
+            while changes:
+                pair.one.execute(changes.pop(0))
+            while not pair.two.execute("SELECT 1 FROM names WHERE name = 'last'"):
+                time.sleep(0.05)
+            join(self, sink, schema, read)
+
+        monkeypatch.setattr(Resync, "_join", later)
+        assert read_again(pair.there, "names").status is RequestStatus.DONE
+        assert pair.is_equal
+        assert pair.two.execute("SELECT COUNT(*) FROM names") == [(ROWS,)]
 
     def test_what_only_one_way_pipelines_do_fails_whoever_has_stored_it(self, pair: Pair) -> None:
         table = TableId(pair.one.database, "items")

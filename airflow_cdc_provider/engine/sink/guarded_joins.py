@@ -16,21 +16,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+import numpy as np
 
-from airflow_cdc_provider.columns.arrow_arrays import one_batch
+from airflow_cdc_provider.columns.arrow_arrays import mask_of, one_batch
 from airflow_cdc_provider.columns.merge import MergedChanges
+from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.engine.sink.guard import Guard, without_rows
 from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.selection import TableWork
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_cdc_provider.core.positions import LogPosition
     from airflow_cdc_provider.core.records import TablePlan
 
 
 class OvertakenError(Exception):
     """Others have changed rows while a join wrote them: it is rolled back, and done again."""
+
+
+class FreedRowTakenError(Exception):
+    """Others have changed a row that a join deleted for its unique value: that cannot go yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,21 @@ class JoinLook:
     """What the source knew of the sink's log at the stream's position."""
     weights: Callable[[], Weights]
 
+    def begin(self) -> None:
+        """Read the sink's log to its end; the table's definition there is known from now on."""
+        self.guard.catch_up(self.known)
+
+    def keys_of_no_row(self, keys: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the keys by which the sink would find none of the rows, of whatever spelling.
+
+        `rows` has the keys of the rows alone.
+        """
+        identity = self.guard.identity(self.plan.sink_table, self.weights)
+        groups = key_codes([identity.of(keys), identity.of(rows)]).groups
+        return keys.filter(mask_of(~np.isin(groups[0], groups[1])))
+
     def without_theirs(self, wanted: MergedChanges) -> tuple[MergedChanges, int]:
         """Return what a join may write of what it wants to, and how many rows are left alone."""
-        if not self.guard.catch_up(self.known):
-            return wanted, 0
         work = TableWork(self.plan, wanted)
         clash = self.guard.clash(work, self.known, self.weights)
         if clash is None:
@@ -60,14 +78,21 @@ class JoinLook:
     def require_not_overtaken(self, written: MergedChanges, freed: Sequence[pa.Table]) -> None:
         """Raise `OvertakenError` if others have changed a row that was written, or deleted.
 
-        `freed` has the keys of rows that were deleted besides. Nobody else can change them now.
+        `freed` has the keys of rows that were deleted besides: if others have changed one of them,
+        the error is a `FreedRowTakenError`. Nobody else can change any of them now.
         """
         others_write = self.guard.catch_up(self.known)
         self.guard.look_at_triggers()
         if not others_write:
             return
-        gone = [batch for keys in freed for batch in keys.cast(written.deletes.schema).to_batches()]
-        deletes = one_batch(pa.Table.from_batches([written.deletes, *gone]))
-        work = TableWork(self.plan, MergedChanges(deletes, written.upserts))
-        if self.guard.clash(work, self.known, self.weights) is not None:
+        if self._clashes(written):
             raise OvertakenError
+        for keys in freed:
+            gone = one_batch(keys.cast(written.deletes.schema))
+            if self._clashes(MergedChanges(gone, written.upserts.slice(0, 0))):
+                raise FreedRowTakenError
+
+    def _clashes(self, written: MergedChanges) -> bool:
+        """Tell whether the sink's node has changed one of these rows, unknown to the source."""
+        work = TableWork(self.plan, written)
+        return self.guard.clash(work, self.known, self.weights) is not None

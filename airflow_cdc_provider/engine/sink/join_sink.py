@@ -46,7 +46,11 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
 from airflow_cdc_provider.engine.sink.guard import Guard
-from airflow_cdc_provider.engine.sink.guarded_joins import JoinLook, OvertakenError
+from airflow_cdc_provider.engine.sink.guarded_joins import (
+    FreedRowTakenError,
+    JoinLook,
+    OvertakenError,
+)
 from airflow_cdc_provider.engine.sink.port import WHOLE_TABLE, JoinedRows, JoinedSplit
 from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.session import Session
@@ -403,7 +407,8 @@ class StreamJoinSink:
         plan = self._rows.plan_of(table)
         known = guard.required(self._ledger.knew())
         look = JoinLook(guard, plan, known, self._store.text_weights)
-        wanted, left = look.without_theirs(self._differing(split, joined))
+        look.begin()
+        wanted, left = look.without_theirs(self._differing(split, joined, look))
         freed: Sequence[pa.Table] = ()
         if not len(wanted):
             return freed, left
@@ -421,10 +426,13 @@ class StreamJoinSink:
                 if look.others_have_changes():  # theirs may be the row that is in its way
                     raise _others_change(split, self._store.session.where, refused) from refused
                 raise
-        look.require_not_overtaken(wanted, freed)
+        try:
+            look.require_not_overtaken(wanted, freed)
+        except FreedRowTakenError as taken:
+            raise _others_change(split, self._store.session.where, taken) from taken
         return freed, left
 
-    def _differing(self, split: SnapshotSplit, joined: JoinedRows) -> MergedChanges:
+    def _differing(self, split: SnapshotSplit, joined: JoinedRows, look: JoinLook) -> MergedChanges:
         """Return what makes the joined rows the only ones in a split: keys to delete, and rows.
 
         Of a split that is no whole range, the only ones of their keys and of the touched keys.
@@ -442,7 +450,9 @@ class StreamJoinSink:
             stale = stale if split.is_whole_range else stale.slice(0, 0)
         stale = stale.cast(missing.select(key).schema)
         if joined.touched is not None:
-            gone = _keys_without_rows(joined.touched, joined.rows, key).cast(stale.schema)
+            rows = pa.Table.from_batches(joined.rows.batches(), joined.rows.schema)
+            there = one_batch(rows.select(key).cast(stale.schema))
+            gone = look.keys_of_no_row(joined.touched.cast(stale.schema), there)
             stale = one_batch(pa.Table.from_batches([stale, gone]))
         return MergedChanges(stale, missing)
 
@@ -490,15 +500,21 @@ class StreamJoinSink:
                 yield each.split.keys
 
 
-def _others_change(split: SnapshotSplit, where: str, refused: CdcError | None = None) -> CdcError:
-    """Return the error for a split whose rows the sink's node changes while they are to join."""
-    what = "has changed rows since that hold its unique values" if refused else "changes its rows"
+def _others_change(split: SnapshotSplit, where: str, held: Exception | None = None) -> CdcError:
+    """Return the error for a split whose rows the sink's node changes while they are to join.
+
+    `held` is how it was met that another row has a unique value of the split's.
+    """
+    what = "changes its rows all the time"
+    if held is not None:
+        what = "has changed a row that has a unique value of its rows"
+        what += f"; {held.what}" if isinstance(held, CdcError) else ""
     return SinkBusyError(
-        f"split {split.split_id} cannot join yet: the sink's node {what}"
-        + (f"; {refused.what}" if refused else " all the time"),
+        f"split {split.split_id} cannot join yet: the sink's node {what}",
         where=where,
         risk="none: the transaction was rolled back",
-        remedy="nothing: it is tried again; keep the edge back running, which brings its changes",
+        remedy="see that the edge back runs: it brings that change to the source; then ask again, "
+        "if the request has failed meanwhile",
     )
 
 
