@@ -120,6 +120,12 @@ class Nodes:
     over: threading.Event = field(default_factory=threading.Event)
     written: int = 0
 
+    @property
+    def last_edges(self) -> list[Edge]:
+        """Return the edges to nodes that no other edge writes: these read rows again."""
+        targets = [edge.dst for edge in self.edges]
+        return [edge for edge in self.edges if targets.count(edge.dst) == 1]
+
     def begin(self) -> None:
         """Copy from the first node to the next, and on, and begin each way back with its rows."""
         for there, back in zip(self.edges[::2], self.edges[1::2], strict=True):
@@ -307,7 +313,7 @@ def under_load(nodes: Nodes, *, seconds: float, kill_every_s: float, writers: in
             time.sleep(min(kill_every_s, max(0.0, ends_s - time.monotonic())))
             edge = rng.choice(nodes.edges)
             if nodes.has_conflicts and not any(each.has_requests for each in nodes.edges):
-                edge.read_again()
+                rng.choice(nodes.last_edges).read_again()
                 time.sleep(rng.random())
             edge.kill()
             time.sleep(rng.random())

@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from airflow_cdc_provider.columns.merge import MergedChanges
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.requests.reads import Read
@@ -27,7 +29,7 @@ from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, known
 from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
 from airflow_cdc_provider.pipeline.steps.requests_both_ways import require_not_read_there
 from airflow_cdc_provider.pipeline.steps.verifying import verify
-from tests.pipeline.pairs import Edge, MakePair, Node, Pair, conflicts_of
+from tests.pipeline.pairs import Edge, MakePair, Node, Pair, conflicts_of, edge_between
 from tests.servers.given import SqlServer
 
 TABLES = (
@@ -204,13 +206,13 @@ class PairRequests:
         theirs = Request(PipelineName("other"), "theirs", RequestKind.RESYNC, other, "a", 1)
         looks = 0
 
-        def look(run: Run, sink_tables: Sequence[TableId]) -> None:
+        def look(run: Run, planned: Sequence[TablePlan]) -> None:
             nonlocal looks
             looks += 1
             if looks == 2:
                 with pair.back.opened() as back:
                     back.store.ask(replace(theirs, pipeline=back.name))
-                require_not_read_there(run, sink_tables)
+                require_not_read_there(run, planned)
 
         monkeypatch.setattr(range_requests, "require_not_read_there", look)
         with pair.there.opened() as run:
@@ -345,3 +347,34 @@ class TestMySqlToMariaDb(PairRequests):
     @pytest.fixture
     def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
         return mariadb_server
+
+
+def test_the_middle_of_a_star_takes_no_rows_again_and_its_leaves_do(
+    mysql_server: SqlServer,
+    mysql_sink: SqlServer,
+    mariadb_server: SqlServer,
+    make_pair: MakePair,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+) -> None:
+    pair = make_pair(mysql_server, mysql_sink, winner="one")
+    pair.one.execute(TABLES[0])
+    pair.one.execute("INSERT INTO items VALUES (1, 'first', 0, 1), (2, 'first', 0, 2)")
+    pair.begin()
+    third, topology = Node("three", mariadb_server, fresh_database(mariadb_server)), "t_"
+    topology += pair.one.database
+    there = edge_between(pair.one, third, tmp_path, topology, winner="one")
+    back = edge_between(third, pair.one, tmp_path, topology, winner="one")
+    there.catch_up()
+    back.seed_from(there)
+    quietly(third, "UPDATE items SET v = 'drifted' WHERE id = 1")
+    assert read_again(there, "items").status is RequestStatus.DONE
+    with back.opened() as run:
+        scope = Scope((TableId(third.database, "items"),))
+        with pytest.raises(RefusedError, match=f"other nodes, too: {topology}_two_one writes"):
+            resync_scope(run, [str(table) for table in scope.tables])
+        with pytest.raises(RefusedError, match=f"other nodes, too: {topology}_two_one writes"):
+            ask_resync(run, scope)
+    for edge in (there, back, pair.there, pair.back):
+        edge.catch_up()
+    assert third.dump() == pair.one.dump() == pair.two.dump()

@@ -204,6 +204,12 @@ class Targets(Protocol):
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return which source table is copied to which sink table, by claims; creates nothing."""
 
+    def sharers(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
+        """Return the other pipelines that write the plans' sink tables: edges of one topology may.
+
+        Creates and locks nothing.
+        """
+
     def conflicts(
         self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
     ) -> tuple[TargetConflict, ...]:

@@ -39,7 +39,10 @@ from airflow_cdc_provider.pipeline.steps.edges import require_rows_can_be_read_a
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate, key_at_sink
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
-from airflow_cdc_provider.pipeline.steps.requests_both_ways import require_not_read_there
+from airflow_cdc_provider.pipeline.steps.requests_both_ways import (
+    require_last_node,
+    require_not_read_there,
+)
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 
 _POLL_S = 0.5
@@ -78,7 +81,9 @@ def resync_scope(
     if from_key is not None or to_key is not None:
         ranges = (_range(run, schema, from_key, to_key),)
     scope = Scope(named, ranges, None if where is None else _condition(run, schema, where))
-    _require_as_planned(run, [plans[table] for table in scope.tables])
+    chosen = [plans[table] for table in scope.tables]
+    _require_as_planned(run, chosen)
+    require_last_node(run, chosen)
     return scope
 
 
@@ -120,19 +125,19 @@ def ask_resync(
         for plan in planned:
             plan.chosen_at_sink(scope.chosen)
         _require_condition(run, scope)
-        at_sink = [plan.sink_table for plan in planned]
-        require_not_read_there(run, at_sink)
+        require_last_node(run, planned)
+        require_not_read_there(run, planned)
         most = smallest(run.model.requests.approve_above_rows, approve_above_rows)
         request = _waiting_if_large(run, request, estimated, most)
-        return _asked_on_one_edge(run, request, at_sink)
+        return _asked_on_one_edge(run, request, planned)
     return run.store.ask(request)
 
 
-def _asked_on_one_edge(run: Run, request: Request, at_sink: Sequence[TableId]) -> Request:
+def _asked_on_one_edge(run: Run, request: Request, planned: Sequence[TablePlan]) -> Request:
     """Store a request; cancel it, and refuse, if one came on the edge back at the same moment."""
     asked = run.store.ask(request)
     try:
-        require_not_read_there(run, at_sink)
+        require_not_read_there(run, planned)
     except RefusedError:
         run.store.cancel_request(run.name, asked.request_id)
         raise

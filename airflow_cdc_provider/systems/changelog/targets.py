@@ -46,6 +46,10 @@ class ChangelogTargets:
         """Return nothing: a change log's tables cannot be stopped singly."""
         return ()
 
+    def sharers(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - of the port
+        """Return none: a change log is one pipeline's."""
+        return ()
+
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return source and sink table of each of the pipeline's claims."""
         targets = self._manifest.read().targets

@@ -231,6 +231,11 @@ class MySqlTargets:
             f"source_table = IF({self._mine}, {literal(source)}, source_table)"
         )
 
+    def sharers(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
+        """Return the other pipelines that write the plans' sink tables, in order."""
+        holders = self._holders(plans, self._claims())
+        return tuple(sorted({each.pipeline for _, each in holders if not self._is_mine(each)}))
+
     def _claims(self) -> tuple[str, ...]:
         """Return the tables of the ledger that hold claims; none without a ledger."""
         version = ledger_version(self._session)
