@@ -46,6 +46,7 @@ from airflow_cdc_provider.views.request_text import (
     estimate_lines,
     progress_text,
     request_summary,
+    standing_text,
 )
 
 _KEPT = "request"
@@ -269,7 +270,7 @@ class CdcRequestOperator(CdcJobOperator):
         def tell() -> None:
             nonlocal last
             now = requests.known(request.request_id)
-            text = f"request {now.request_id}: {now.status.value}, {progress_text(now)}"
+            text = f"request {now.request_id}: {standing_text(now)}"
             if text != last:
                 self.log.info("%s", text)
             last = text

@@ -23,7 +23,7 @@ from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.hooks.request_hook import cancel_request
 from airflow_cdc_provider.triggers.places import dsn_of_state, now_us
-from airflow_cdc_provider.views.request_text import progress_text
+from airflow_cdc_provider.views.request_text import standing_text
 
 CLASS_PATH = f"{__name__}.CdcRequestTrigger"
 _TELL_EVERY_S = 10.0
@@ -86,8 +86,7 @@ def judge(
         )
     if state.lease_until_us <= now_us:
         return RequestVerdict.IDLE, "nobody is at work"
-    told = f"{request.status.value}, {progress_text(request)}, by {state.owner}"
-    return RequestVerdict.WAITING, f"{told}; {request.error}" if request.error else told
+    return RequestVerdict.WAITING, f"{state.owner} is at work: {standing_text(request)}"
 
 
 class CdcRequestTrigger(BaseTrigger):

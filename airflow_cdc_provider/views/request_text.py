@@ -73,6 +73,12 @@ def progress_text(request: Request) -> str:
     return f"{request.rows:,}{about} rows in {request.splits} splits{done}{left}"
 
 
+def standing_text(request: Request) -> str:
+    """Return a request's status and progress, and what it waits for or why it ended, as text."""
+    text = f"{request.status.value}, {progress_text(request)}"
+    return f"{text}; {request.error}" if request.error else text
+
+
 def in_order(requests: Iterable[Request]) -> tuple[Request, ...]:
     """Sort requests: open ones in the order of their work, then closed ones, newest first."""
     oldest_first = tuple(requests)

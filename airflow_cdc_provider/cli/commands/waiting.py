@@ -8,7 +8,7 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
 from airflow_cdc_provider.pipeline.steps.range_requests import wait_for
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.request_text import progress_text
+from airflow_cdc_provider.views.request_text import standing_text
 
 
 def wait_until_done(run: Run, asked: Request, screen: Screen) -> Request:
@@ -17,7 +17,7 @@ def wait_until_done(run: Run, asked: Request, screen: Screen) -> Request:
 
     def tick(request: Request) -> None:
         nonlocal last
-        line = f"{request.request_id}: {request.status.value}, {progress_text(request)}"
+        line = f"{request.request_id}: {standing_text(request)}"
         if line != last:
             screen.say(line)
         last = line
