@@ -23,6 +23,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.backoff import BackOff
+from airflow_cdc_provider.core.edge_remedies import for_edge
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -357,5 +358,5 @@ class RequestWorker:
             passed_over.commit(ledger)
 
     def _scrubbed(self, error: CdcError) -> CdcError:
-        """Return the error without the job's passwords."""
-        return error.rewritten(self._job.servers.secrets.scrub)
+        """Return the error without the job's passwords, with what can be done on an edge."""
+        return for_edge(error.rewritten(self._job.servers.secrets.scrub), self._job.spec.edge)
