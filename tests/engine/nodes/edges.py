@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.rows import ArrowRows
-from airflow_cdc_provider.core.errors import SinkUnreachableError, UndecidedConflictError
+from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError, UndecidedConflictError
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -132,7 +132,7 @@ class Edge:
                 before = len(self.dst.log), self.place
                 sink.apply(batch)
             self._quiet = sink.quiet
-        except SinkUnreachableError:
+        except (SinkUnreachableError, SinkBusyError):
             self.crash()
         except UndecidedConflictError as error:
             if not self.interrupts.happened:

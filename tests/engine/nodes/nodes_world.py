@@ -206,29 +206,26 @@ class World:
         self, node: Node, writes: Sequence[Write], rows: dict[TableId, dict[int, Row]]
     ) -> list[list[Change]]:
         """Return what a node is to commit."""
-        first: list[Change] = []
-        back: list[Change] = []
+        found: list[list[Change]] = [[]]
+
+        def change(table: TableId, key: int, row: Row | None) -> None:
+            before = rows[table].pop(key, None)
+            if row is not None:
+                rows[table][row[0]] = row
+            if before != row:
+                found[-1].append(Change(table, before, row))
+
         for write in writes:
-            table, key = TABLES[write.table], self._key(node, write)
-            held, kind = rows[table], write.kind if write.key >= SHARED else "put"
-            kind = "delete" if write.kind == "delete" else kind
-            before, new = held.get(key), (key, write.at, self._next())
-            for row in self._steps(kind, before, new, held):
-                gone = row if row is None else before
-                change = Change(table, held.get(key) if row else before, row)
-                if kind == "move" and row is not None:
-                    change = Change(table, gone, row)
-                if change.before == change.after:
-                    continue
-                if change.before is not None:
-                    held.pop(change.before[0], None)
-                if change.after is not None:
-                    held[change.after[0]] = change.after
-                first.append(change)
-            if kind == "back" and before is not None:
-                back.append(Change(table, held[key], before))
-                held[key] = before
-        return [each for each in (first, back) if each]
+            table, key, kind = TABLES[write.table], self._key(node, write), write.kind
+            if key < SHARED and kind != "delete":
+                kind = "put"
+            held, new = rows[table].get(key), (key, write.at, self._next())
+            for row in self._steps(kind, held, new, rows[table]):
+                change(table, key, row)
+            if kind == "back" and held is not None:
+                found.append([])
+                change(table, key, held)
+        return [each for each in found if each]
 
     def _steps(
         self, kind: str, before: Row | None, new: Row, held: dict[int, Row]

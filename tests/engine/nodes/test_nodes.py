@@ -1,13 +1,60 @@
-from tests.engine.nodes.nodes_world import *
-import airflow_cdc_provider
-def test_it():
-    print(airflow_cdc_provider.__file__)
-    world = World(Start())
-    world.write(0, [Write("put", 0, 10, 5)])
-    world.write(1, [Write("put", 0, 10, 6), Write("put", 1, 0, 6)])
-    world.edges[0].deliver()
-    world.write(1, [Write("put", 0, 11, 6), Write("move", 1, 11, 6)])
-    world.write(0, [Write("delete", 0, 11, 6), Write("again", 1, 11, 6)])
-    world.finish()
-    print(world.nodes[0].rows)
-    for e in world.edges: print(e.ledger.conflicts)
+"""Any schedule of nodes that follow each other ends with all nodes equal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+
+from tests.engine.nodes.nodes_world import Start, World
+from tests.engine.nodes.schedules import Step, own_puts, run, starts, steps
+from hypothesis import strategies as st
+
+LARGER = ["chain", "star of 3", "star of 4"]
+BY_PRIORITY = ("priority", "priority")
+BY_COLUMN = (("column", "column"), ("column", "priority"))
+WITH_STOPS = (("stop", "priority"), ("column", "stop"))
+
+
+def noted(world: World) -> None:
+    """Have hypothesis count what the schedules come to."""
+    event(f"conflicts: {min(3, sum(len(edge.ledger.conflicts) for edge in world.edges))}")
+
+
+@given(starts("pair", BY_PRIORITY), steps())
+def test_a_pair_ends_equal_by_priority(start: Start, schedule: list[Step]) -> None:
+    noted(run(start, schedule))
+
+
+@given(starts("pair", *BY_COLUMN), steps())
+def test_a_pair_ends_equal_by_a_column(start: Start, schedule: list[Step]) -> None:
+    noted(run(start, schedule))
+
+
+@pytest.mark.parametrize("shape", LARGER)
+@given(st.data())
+def test_nodes_of_a_tree_end_equal(shape: str, data: st.DataObject) -> None:
+    start = data.draw(starts(shape, BY_PRIORITY, *BY_COLUMN))
+    noted(run(start, data.draw(steps())))
+
+
+@pytest.mark.parametrize("shape", ["pair", *LARGER])
+@given(st.data())
+def test_rows_that_are_read_again_undo_nothing(shape: str, data: st.DataObject) -> None:
+    start = data.draw(starts(shape, BY_PRIORITY, *BY_COLUMN))
+    noted(run(start, data.draw(steps(joins=True))))
+
+
+@pytest.mark.parametrize("shape", ["pair", *LARGER])
+@given(st.data())
+def test_nodes_that_write_rows_of_their_own_need_no_rule(shape: str, data: st.DataObject) -> None:
+    start = data.draw(starts(shape, ("none", "none")))
+    run(start, data.draw(steps(own_puts)))
+
+
+@pytest.mark.parametrize("shape", ["pair", *LARGER])
+@given(st.data())
+def test_both_edges_end_before_a_conflict_that_a_person_decides(
+    shape: str, data: st.DataObject
+) -> None:
+    start = data.draw(starts(shape, *WITH_STOPS))
+    noted(run(start, data.draw(steps())))

@@ -1,0 +1,220 @@
+"""Schedules of the model's nodes: what is drawn, and how its steps are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from hypothesis import strategies as st
+
+from tests.engine.nodes.edges import Edge
+from tests.engine.nodes.log_reading import Reading
+from tests.engine.nodes.nodes_world import SHARED_KEYS, Start, World, Write
+from tests.engine.nodes.rows import TABLES, split_of
+from tests.engine.nodes.stores import Writing
+
+MOMENTS = ("before write", "after write", "before commit")
+
+
+@dataclass(frozen=True)
+class Writes:
+    """A node commits changes in one transaction."""
+
+    node: int
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """What happens at an edge's sink while its transaction is open."""
+
+    moment: str
+    writes: tuple[Write, ...] = ()
+    edge: int = 0
+    """Without `writes`: the one that brings something then, if it goes to the same node."""
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """An edge brings transactions."""
+
+    edge: int
+    transactions: int = 9
+    most: int = 100
+    """Changes in a batch."""
+    fuse: int = 0
+    """Acts until its session is ended; 0 for none."""
+    meanwhile: Meanwhile | None = None
+
+
+@dataclass(frozen=True)
+class Crash:
+    """An edge loses what it has in memory."""
+
+    edge: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """An edge moves its ledger over log that holds nothing for the sink."""
+
+    edge: int
+
+
+@dataclass(frozen=True)
+class Reread:
+    """A split is read again, or the one that is being read goes on."""
+
+    edge: int
+    table: int = 0
+    start: int | None = None
+    end: int | None = None
+    fuse: int = 0
+    meanwhile: Meanwhile | None = None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A row changes without a word in the log."""
+
+    node: int
+    write: Write
+
+
+Step = Writes | Deliver | Crash | Idle | Reread | Drift
+
+
+def run(start: Start, steps: Sequence[Step]) -> World:
+    """Take the steps, and see what comes of them."""
+    world = World(start)
+    for step in steps:
+        take(world, step)
+    world.finish()
+    return world
+
+
+def take(world: World, step: Step) -> None:
+    """Take one step."""
+    match step:
+        case Writes(node, writes):
+            world.write(node, writes)
+        case Drift(node, write):
+            world.drift(node, write)
+        case _:
+            _take_of_edge(world, world.edges[step.edge % len(world.edges)], step)
+
+
+def _take_of_edge(world: World, edge: Edge, step: Deliver | Crash | Idle | Reread) -> None:
+    match step:
+        case Deliver():
+            _prepare(world, edge, step.fuse, step.meanwhile)
+            edge.deliver(step.transactions, most=step.most)
+            edge.fuse.clear()
+        case Crash():
+            edge.crash()
+        case Idle():
+            edge.commit_idle_log()
+        case Reread():
+            if not edge.topology.is_guarded:
+                return
+            if edge.rereading is None:
+                edge.splits += 1
+                table = TABLES[step.table]
+                edge.read_again(split_of(table, edge.splits, step.start, step.end))
+                return
+            _prepare(world, edge, step.fuse, step.meanwhile)
+            world.join(edge)
+            edge.fuse.clear()
+
+
+def _prepare(world: World, edge: Edge, fuse: int, meanwhile: Meanwhile | None) -> None:
+    """Lay a fuse, and plan what others do meanwhile."""
+    edge.interrupts.clear()
+    edge.fuse[:] = [fuse] if fuse else []
+    if meanwhile is None:
+        return
+    if meanwhile.writes:
+        number = world.nodes.index(edge.dst)
+        act = partial(world.write, number, meanwhile.writes)
+    else:
+        other = world.edges[meanwhile.edge % len(world.edges)]
+        if other is edge or other.dst is not edge.dst:
+            return
+        act = partial(_delivered, other)
+    edge.interrupts.plan(meanwhile.moment, act)
+
+
+def _delivered(edge: Edge) -> bool:
+    edge.deliver(1)
+    return True
+
+
+# --- what is drawn ------------------------------------------------------------------------------
+
+_numbers = st.integers(0, 5)
+_values = st.none() | st.integers(1, 4)
+_puts = st.builds(
+    Write,
+    st.sampled_from(["put", "put", "delete", "move", "again", "back", "same"]),
+    st.integers(0, 1),
+    st.sampled_from([0, *SHARED_KEYS, SHARED_KEYS[0]]),
+    _values,
+)
+own_puts = st.builds(
+    Write, st.sampled_from(["put", "put", "delete"]), st.integers(0, 1), st.just(0), _values
+)
+_drifts = st.builds(Drift, _numbers, _puts)
+
+
+def _writes(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[tuple[Write, ...]]:
+    return st.lists(puts, min_size=1, max_size=3).map(tuple)
+
+
+def _meanwhiles(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[Meanwhile | None]:
+    planned = st.builds(
+        Meanwhile, st.sampled_from(MOMENTS), st.just(()) | _writes(puts), st.integers(0, 5)
+    )
+    return st.none() | planned
+
+
+def _fuses() -> st.SearchStrategy[int]:
+    return st.just(0) | st.integers(1, 15)
+
+
+def steps(
+    puts: st.SearchStrategy[Write] = _puts, *, joins: bool = False
+) -> st.SearchStrategy[list[Step]]:
+    """Return what draws schedules, in parts, because one list would be short in most cases."""
+    writes = st.builds(Writes, _numbers, _writes(puts))
+    deliveries = st.builds(
+        Deliver,
+        _numbers,
+        st.integers(1, 4),
+        st.sampled_from([100, 100, 1, 2]),
+        _fuses(),
+        _meanwhiles(puts),
+    )
+    others: list[st.SearchStrategy[Step]] = [st.builds(Crash, _numbers), st.builds(Idle, _numbers)]
+    if joins:
+        others = [st.one_of(*others), _drifts]
+        bounds = st.none() | st.sampled_from(SHARED_KEYS)
+        rereads = st.builds(
+            Reread, _numbers, st.integers(0, 1), bounds, st.none(), _fuses(), _meanwhiles(puts)
+        )
+        others += [rereads] * 3
+    step = st.one_of(writes, writes, deliveries, deliveries, deliveries, *others)
+    return st.tuples(*[st.lists(step, min_size=4, max_size=12)] * 3).map(lambda parts: [*chain(*parts)])
+
+
+def starts(shape: str, *policies: tuple[str, str]) -> st.SearchStrategy[Start]:
+    """Return what draws a start of one shape."""
+    return st.builds(
+        Start,
+        st.just(shape),
+        st.sampled_from(policies),
+        st.tuples(*[st.integers(0, 1)] * 3),
+        st.builds(Reading, few=st.booleans()),
+        st.builds(Writing, upserts=st.booleans(), at_once=st.booleans()),
+    )
