@@ -9,11 +9,14 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.rows import ArrowRows
 from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError, UndecidedConflictError
 from airflow_cdc_provider.core.idle_log import IdleRange
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.core.topology import Topology
+from airflow_cdc_provider.engine.ledger.decisions import pass_over
+from airflow_cdc_provider.engine.ledger.records import SlotMoved
+from airflow_cdc_provider.engine.ledger.state import LedgerState, Place, Slot
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
 from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
 from airflow_cdc_provider.engine.sink.guard import Guard
@@ -146,10 +149,15 @@ class Edge:
         """Move the ledger over log that holds nothing for the sink, as the heartbeat does."""
         quiet, ledger = self._quiet, self.ledger
         self._quiet = None
-        if quiet is not None and quiet.moves(ledger.position):
-            ledger.position, ledger.knew = quiet.end, quiet.knew or ledger.knew
+        if quiet is None:
+            return
+        slots = (Slot(ledger.position, ledger.stream),)
+        state = LedgerState(Place(PipelineName(f"{self.src.name}_to_{self.dst.name}"), self.dst.name), slots=slots)
+        for record in pass_over(state, 0, quiet):
+            assert isinstance(record, SlotMoved)
+            ledger.position, ledger.knew = record.position, record.knew or ledger.knew
             name = self.name if ledger.is_named else ""
-            self.dst.commit(Committed((), moved=(name, quiet.end)))
+            self.dst.commit(Committed((), moved=(name, record.position)))
 
     # --- joins --------------------------------------------------------------------------------
 

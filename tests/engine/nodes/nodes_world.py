@@ -154,33 +154,23 @@ class World:
             return False
         known = edge.ledger.knew or edge.known
         assert isinstance(known, CounterPosition)
-        since = edge.dst.log[known.number :]
-        touched = {
-            (change.table, key)
-            for found in since
-            if edge.src.name not in {mark.src_node for mark in found.marks}
-            for change in found.changes
-            for key in change.keys
-        }
-        early = {
-            (change.table, key)
-            for place, found in enumerate(edge.dst.log[known.number :], known.number)
-            if place < before and edge.src.name not in {mark.src_node for mark in found.marks}
-            for change in found.changes
-            for key in change.keys
-        }
-        wanted = edge.joined_rows
-        table = reading.split.table
-        for found in edge.dst.log[before:]:
-            if found.marks and found.moved is None and found.marks[0].src_node == edge.src.name:
-                undone = {(table, key) for each in found.changes for key in each.keys} & early
-                self._require(not undone, f"a join has written over {undone}")
-        held = edge.dst.rows[table]
-        for key in {*wanted, *held}:
-            if reading.split.keys.contains((key,)) and (table, key) not in touched:
-                self._require(
-                    held.get(key) == wanted.get(key), f"a join has left {key} as it was"
-                )
+        touched: set[int] = set()
+        for place, found in enumerate(edge.dst.log[known.number :], known.number):
+            keys = {
+                key
+                for change in found.changes
+                if change.table == reading.split.table
+                for key in change.keys
+            }
+            if edge.src.name not in {mark.src_node for mark in found.marks}:
+                touched |= keys
+            elif place >= before and found.moved is None:
+                self._require(not keys & touched, f"a join has written over {keys & touched}")
+        held, wanted = edge.dst.rows[reading.split.table], edge.joined_rows
+        for key in {*wanted, *held} - touched:
+            if reading.split.keys.contains((key,)):
+                is_there = held.get(key) == wanted.get(key)
+                self._require(is_there, f"a join has left {key} as it was")
         return True
 
     def decide(self) -> None:

@@ -15,7 +15,7 @@ from tests.engine.nodes.nodes_world import SHARED_KEYS, Start, World, Write
 from tests.engine.nodes.rows import TABLES, split_of
 from tests.engine.nodes.stores import Writing
 
-MOMENTS = ("before write", "after write", "before commit")
+MOMENTS = ("before write", "before write", "after write", "before commit")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,10 @@ class Reread:
     table: int = 0
     start: int | None = None
     end: int | None = None
+    acts: int = 4
+    """L is noted, rows are read, H is noted, and they join."""
+    is_pushed: bool = True
+    """The stream passes H before they are to join."""
     fuse: int = 0
     meanwhile: Meanwhile | None = None
 
@@ -116,17 +120,25 @@ def _take_of_edge(world: World, edge: Edge, step: Deliver | Crash | Idle | Rerea
             edge.crash()
         case Idle():
             edge.commit_idle_log()
-        case Reread():
-            if not edge.topology.is_guarded:
-                return
-            if edge.rereading is None:
-                edge.splits += 1
-                table = TABLES[step.table]
-                edge.read_again(split_of(table, edge.splits, step.start, step.end))
-                return
-            _prepare(world, edge, step.fuse, step.meanwhile)
-            world.join(edge)
-            edge.fuse.clear()
+        case Reread() if edge.topology.is_guarded:
+            for _ in range(step.acts):
+                _read_again(world, edge, step)
+
+
+def _read_again(world: World, edge: Edge, step: Reread) -> None:
+    """Take the next step of a split that is read again; begin another one where there is none."""
+    reading = edge.rereading
+    if reading is None:
+        edge.splits += 1
+        edge.read_again(split_of(TABLES[step.table], edge.splits, step.start, step.end))
+        return
+    if reading.high is not None:
+        if step.is_pushed:
+            edge.deliver()
+            edge.commit_idle_log()
+        _prepare(world, edge, step.fuse, step.meanwhile)
+    world.join(edge)
+    edge.fuse.clear()
 
 
 def _prepare(world: World, edge: Edge, fuse: int, meanwhile: Meanwhile | None) -> None:
@@ -158,7 +170,7 @@ _values = st.none() | st.integers(1, 4)
 _puts = st.builds(
     Write,
     st.sampled_from(["put", "put", "delete", "move", "again", "back", "same"]),
-    st.integers(0, 1),
+    st.sampled_from([0, 0, 1]),
     st.sampled_from([0, *SHARED_KEYS, SHARED_KEYS[0]]),
     _values,
 )
@@ -173,14 +185,13 @@ def _writes(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[tuple[Write, ..
 
 
 def _meanwhiles(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[Meanwhile | None]:
-    planned = st.builds(
-        Meanwhile, st.sampled_from(MOMENTS), st.just(()) | _writes(puts), st.integers(0, 5)
-    )
+    writes = st.one_of(st.just(()), _writes(puts), _writes(puts))
+    planned = st.builds(Meanwhile, st.sampled_from(MOMENTS), writes, st.integers(0, 5))
     return st.none() | planned
 
 
 def _fuses() -> st.SearchStrategy[int]:
-    return st.just(0) | st.integers(1, 15)
+    return st.sampled_from([*[0] * 20, *range(2, 12)])
 
 
 def steps(
@@ -201,7 +212,15 @@ def steps(
         others = [st.one_of(*others), _drifts]
         bounds = st.none() | st.sampled_from(SHARED_KEYS)
         rereads = st.builds(
-            Reread, _numbers, st.integers(0, 1), bounds, st.none(), _fuses(), _meanwhiles(puts)
+            Reread,
+            _numbers,
+            st.integers(0, 1),
+            st.none() | bounds,
+            st.none(),
+            st.sampled_from([1, 2, 4, 4, 4, 4]),
+            st.sampled_from([False, True, True]),
+            fuse=_fuses(),
+            meanwhile=_meanwhiles(puts),
         )
         others += [rereads] * 3
     step = st.one_of(writes, writes, deliveries, deliveries, deliveries, *others)
