@@ -259,7 +259,8 @@ class World:
     def _judge_own(self, node: Node, table: TableId, key: int) -> None:
         row, owner = node.rows[table].get(key), self.nodes[key]
         if node is owner:
-            last = self.wrote[table, key][-1].after
+            wrote = self.wrote.get((table, key))
+            last = wrote[-1].after if wrote else (key, 1, 0)
             self._require(row == last, f"{owner.name}'s own row {key} was changed by others")
         seen, was_there = self._seen.get((node.name, table, key), (0, True))
         if row is not None:
