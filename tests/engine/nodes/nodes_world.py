@@ -12,6 +12,7 @@ At the end, when all is delivered (`World.finish`):
 
 - no log grows any more; rows that drifted are read again, from the first node outwards;
 - all nodes are equal;
+- the conflicts that are stored are those that the logs say (`conflict_judge`);
 - a row of one node has no conflict;
 - a row without a conflict is what was written last;
 - in a pair a row that was written once by each node, neither knowing of it, has a conflict, and the
@@ -28,6 +29,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.topology import Topology
 from tests.engine.counter_log import CounterPosition
+from tests.engine.nodes.conflict_judge import wrong_conflicts
 from tests.engine.nodes.edges import Edge
 from tests.engine.nodes.log_reading import Reading
 from tests.engine.nodes.node import Committed, Node
@@ -321,6 +323,9 @@ class World:
             for table in TABLES:
                 differs = dict(first.rows[table].items() ^ node.rows[table].items())
                 self._require(not differs, f"{first.name} and {node.name} differ: {differs}")
+        for edge in self.edges:
+            wrong = wrong_conflicts(edge) if edge.topology.is_guarded else []
+            self._require(not wrong, "; ".join(wrong))
         conflicts = {
             (each.table, each.key["id"]) for edge in self.edges for each in edge.ledger.conflicts
         }
@@ -328,11 +333,19 @@ class World:
             if (table, key) in self.drifted:
                 continue
             row = first.rows[table].get(key)
-            if (table, key) not in conflicts:
+            if (table, key) not in conflicts and not self._may_vanish(wrote):
                 self._require(row == wrote[-1].after, f"{key} was overwritten without a conflict")
             self._require(key >= SHARED or (table, key) not in conflicts, f"{key} has a conflict")
             if self.start.shape == "pair" and len(wrote) == 2:
                 self._judge_two((table, key), wrote, row, has_conflict=(table, key) in conflicts)
+
+    def _may_vanish(self, wrote: list[Wrote]) -> bool:
+        """Tell whether changes of a row may come to nothing where they are brought together.
+
+        Then no node behind that one hears of them, nor of a conflict with them.
+        """
+        states = [wrote[0].before, *(each.after for each in wrote)]
+        return len(self.nodes) > 2 and len({*states}) < len(states)
 
     def _judge_two(
         self, which: tuple[TableId, int], wrote: list[Wrote], row: Row | None, *, has_conflict: bool

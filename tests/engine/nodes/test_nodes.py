@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 
+from airflow_cdc_provider.engine.sink import guarded_writes, their_changes
 from tests.engine.nodes.nodes_world import Start, World
 from tests.engine.nodes.schedules import Step, own_puts, run, starts, steps
 from hypothesis import strategies as st
@@ -35,6 +36,16 @@ def test_a_pair_ends_equal_by_a_column(start: Start, schedule: list[Step]) -> No
 def test_nodes_of_a_tree_end_equal(shape: str, data: st.DataObject) -> None:
     start = data.draw(starts(shape, BY_PRIORITY, *BY_COLUMN))
     noted(run(start, data.draw(steps())))
+
+
+@given(starts("pair", BY_PRIORITY, *BY_COLUMN), steps(joins=True))
+def test_nodes_end_equal_where_changes_are_compared_as_columns(
+    start: Start, schedule: list[Step]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (guarded_writes, their_changes):
+            patch.setattr(module, "_MOST_PLAIN", -1)
+        noted(run(start, schedule))
 
 
 @pytest.mark.parametrize("shape", ["pair", *LARGER])
