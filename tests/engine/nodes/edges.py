@@ -7,7 +7,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.rows import ArrowRows
-from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError, UndecidedConflictError
+from airflow_cdc_provider.core.errors import (
+    SinkBusyError,
+    SinkUnreachableError,
+    UndecidedConflictError,
+)
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -26,7 +30,18 @@ from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from tests.engine.counter_log import CounterPosition
 from tests.engine.nodes.log_reading import NodeLog, NodeReader, Reading
 from tests.engine.nodes.node import Committed, EdgeLedger, Interrupts, Node, NodeSession
-from tests.engine.nodes.rows import COLUMNS, PLANS, TABLES, Row, batch_of, from_columns, tables_of
+from tests.engine.nodes.rows import (
+    COLUMNS,
+    PLANS,
+    TABLES,
+    Row,
+    Scope,
+    batch_of,
+    from_columns,
+    is_in,
+    listed_of,
+    tables_of,
+)
 from tests.engine.nodes.stores import NodeChangeStore, NodeJoinStore, Writing
 
 REQUEST = "again"
@@ -64,8 +79,8 @@ class Edge:
         self.interrupts = Interrupts()
         self.fuse: list[int] = []
         self.splits = 0
-        self.joined_rows: dict[int, Row] = {}
-        """Of the split that has joined last: what the source has."""
+        self.joined_rows: dict[int, Row | None] = {}
+        """Of the split that has joined last: what the source has of its keys."""
         self._sink: SlotChangeSink | None = None
         self._reader: NodeReader | None = None
         self._joins: tuple[StreamJoinSink, int] | None = None
@@ -152,7 +167,9 @@ class Edge:
         if quiet is None:
             return
         slots = (Slot(ledger.position, ledger.stream),)
-        state = LedgerState(Place(PipelineName(f"{self.src.name}_to_{self.dst.name}"), self.dst.name), slots=slots)
+        state = LedgerState(
+            Place(PipelineName(f"{self.src.name}_to_{self.dst.name}"), self.dst.name), slots=slots
+        )
         for record in pass_over(state, 0, quiet):
             assert isinstance(record, SlotMoved)
             ledger.position, ledger.knew = record.position, record.knew or ledger.knew
@@ -161,9 +178,10 @@ class Edge:
 
     # --- joins --------------------------------------------------------------------------------
 
-    def read_again(self, split: SnapshotSplit) -> None:
-        """Begin to read a split again: its L is noted."""
-        self.rereading = Rereading(split, len(self.src.log))
+    def read_again(self, scope: Scope) -> None:
+        """Begin to read rows again: L is noted."""
+        self.splits += 1
+        self.rereading = Rereading(scope.split(self.splits), len(self.src.log))
 
     def go_on_reading(self) -> bool:
         """Take the next step of the split that is read again; True if it has joined."""
@@ -172,7 +190,7 @@ class Edge:
             return False
         if reading.rows is None:
             rows = self.src.rows[reading.split.table].values()
-            reading.rows = [row for row in rows if reading.split.keys.contains((row[0],))]
+            reading.rows = [row for row in rows if is_in(reading.split, row)]
         elif reading.high is None:
             reading.high = len(self.src.log)
         else:
@@ -189,14 +207,12 @@ class Edge:
         def rows_at(position: LogPosition) -> JoinedRows:
             assert isinstance(position, CounterPosition)
             run = self.src.log[reading.low : position.number]
-            changes = [
-                (0, each) for tx in run for each in tx.changes if each.table == split.table
-            ]
+            changes = [(0, each) for tx in run for each in tx.changes if each.table == split.table]
             found = tables_of(changes, few=False)
             read = ArrowRows(pa.Table.from_batches([batch_of(rows)]))
-            joined = joined_rows(read, found, PLANS[split.table].schema, split)
-            held = (row for batch in joined.rows.batches() for row in from_columns(batch))
-            self.joined_rows = {row[0]: row for row in held}
+            listed = listed_of(split)
+            joined = joined_rows(read, found, PLANS[split.table].schema, split, listed=listed)
+            self._note_joined(split, joined)
             return joined
 
         try:
@@ -210,6 +226,14 @@ class Edge:
         if place is not None:
             self.rereading = None
         return place is not None
+
+    def _note_joined(self, split: SnapshotSplit, joined: JoinedRows) -> None:
+        """Note which rows are to be there when the split has joined."""
+        gone = set() if joined.touched is None else {*joined.touched.column("id").to_pylist()}
+        if split.is_whole_range:
+            gone |= {row[0] for row in self.dst.rows[split.table].values() if is_in(split, row)}
+        rows = [row for batch in joined.rows.batches() for row in from_columns(batch)]
+        self.joined_rows = {**dict.fromkeys(gone), **{row[0]: row for row in rows}}
 
     def _opened_joins(self, table: TableId) -> tuple[StreamJoinSink, int]:
         if self._joins is None:

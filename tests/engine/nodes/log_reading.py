@@ -173,9 +173,7 @@ class NodeLog:
     reading: Reading
     most_readers = 9
 
-    def catalogue(
-        self, *, purpose: str = LOOK_AT_TABLES
-    ) -> AbstractContextManager[NodeCatalogue]:
+    def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> AbstractContextManager[NodeCatalogue]:
         return nullcontext(NodeCatalogue())
 
     def firing_triggers(self, tables: Sequence[TableId]) -> Mapping[TableId, Sequence[str]]:

@@ -12,7 +12,7 @@ from airflow_cdc_provider.columns.few_changes import FewChange, FewTable, FewTab
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.splits import Interval, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
@@ -21,6 +21,10 @@ TABLES = (ITEMS, RATES)
 COLUMNS = pa.schema([("id", pa.int64()), ("at", pa.int64()), ("n", pa.int64())])
 """The key, the column that settles conflicts where one does, and what no two writes have alike."""
 Row = tuple[int, int | None, int]
+SHARED = 10
+SHARED_KEYS = (10, 11, 12)
+ALL_KEYS = (0, 1, 2, 3, *SHARED_KEYS)
+"""Those below `SHARED` are of one node each."""
 
 
 def _plan(table: TableId) -> TablePlan:
@@ -103,7 +107,50 @@ def from_columns(rows: pa.RecordBatch | pa.Table) -> list[Row]:
     return [(row["id"], row["at"], row["n"]) for row in rows.to_pylist()]
 
 
-def split_of(table: TableId, number: int, start: int | None, end: int | None) -> SnapshotSplit:
-    """Return the split of a range of keys; None is open on that side."""
-    keys = KeyRange(None if start is None else (start,), None if end is None else (end,))
-    return SnapshotSplit(table, number, ("id",), (KeyKind.INTEGER,), keys)
+@dataclass(frozen=True)
+class Scope:
+    """Which rows of a table are read again; None is open on that side."""
+
+    table: int = 0
+    start: int | None = None
+    end: int | None = None
+    kind: str = "range"
+    """Of keys; or an interval of the column `at`; or all keys in the range are listed."""
+
+    def split(self, number: int) -> SnapshotSplit:
+        """Return the split; a listed one has its keys in what is chosen."""
+        start = None if self.start is None else (self.start,)
+        end = None if self.end is None else (self.end,)
+        keys, chosen = KeyRange(start, end), None
+        if self.kind == "interval":
+            keys, chosen = KeyRange(), Interval("at", self.start or 0, self.end)
+        elif self.kind == "listed":
+            listed = tuple((key,) for key in ALL_KEYS if keys.contains((key,)))
+            keys, chosen = KeyRange(), KeyList(("id",), listed)
+        return SnapshotSplit(
+            TABLES[self.table],
+            number,
+            ("id",),
+            (KeyKind.INTEGER,),
+            keys,
+            chosen,
+            listed=self.kind == "listed",
+        )
+
+
+def listed_of(split: SnapshotSplit) -> pa.RecordBatch | None:
+    """Return the keys that a split lists, None if it lists none."""
+    if not isinstance(split.chosen, KeyList):
+        return None
+    return keys_of([int(key[0]) for key in split.chosen.keys])  # type: ignore[arg-type]
+
+
+def is_in(split: SnapshotSplit, row: Row) -> bool:
+    """Tell whether a split has a row, by its key or its values."""
+    match split.chosen:
+        case Interval() as interval:
+            return row[1] is not None and interval.values.contains((row[1],))
+        case KeyList(_, keys):
+            return (row[0],) in keys
+        case _:
+            return split.keys.contains((row[0],))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.engine.nodes.edges import Edge
 from tests.engine.nodes.log_reading import Reading
-from tests.engine.nodes.nodes_world import SHARED_KEYS, Start, World, Write
-from tests.engine.nodes.rows import TABLES, split_of
+from tests.engine.nodes.nodes_world import Start, World, Write
+from tests.engine.nodes.rows import SHARED_KEYS, Scope
 from tests.engine.nodes.stores import Writing
 
 MOMENTS = ("before write", "before write", "after write", "before commit")
@@ -68,9 +68,7 @@ class Reread:
     """A split is read again, or the one that is being read goes on."""
 
     edge: int
-    table: int = 0
-    start: int | None = None
-    end: int | None = None
+    scope: Scope = Scope()
     acts: int = 4
     """L is noted, rows are read, H is noted, and they join."""
     is_pushed: bool = True
@@ -129,8 +127,7 @@ def _read_again(world: World, edge: Edge, step: Reread) -> None:
     """Take the next step of a split that is read again; begin another one where there is none."""
     reading = edge.rereading
     if reading is None:
-        edge.splits += 1
-        edge.read_again(split_of(TABLES[step.table], edge.splits, step.start, step.end))
+        edge.read_again(step.scope)
         return
     if reading.high is not None:
         if step.is_pushed:
@@ -190,6 +187,19 @@ def _meanwhiles(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[Meanwhile |
     return st.none() | planned
 
 
+_ranges = st.builds(
+    Scope,
+    st.sampled_from([0, 0, 1]),
+    st.sampled_from([None, None, None, *SHARED_KEYS]),
+    st.sampled_from([None, None, *SHARED_KEYS[1:]]),
+    st.sampled_from(["range", "listed"]),
+)
+_intervals = st.builds(
+    Scope, st.sampled_from([0, 0, 1]), st.just(1), st.integers(2, 4), st.just("interval")
+)
+_scopes = st.one_of(_ranges, _ranges, _intervals)
+
+
 def _fuses() -> st.SearchStrategy[int]:
     return st.sampled_from([*[0] * 20, *range(2, 12)])
 
@@ -210,13 +220,10 @@ def steps(
     others: list[st.SearchStrategy[Step]] = [st.builds(Crash, _numbers), st.builds(Idle, _numbers)]
     if joins:
         others = [st.one_of(*others), _drifts]
-        bounds = st.none() | st.sampled_from(SHARED_KEYS)
         rereads = st.builds(
             Reread,
             _numbers,
-            st.integers(0, 1),
-            st.none() | bounds,
-            st.none(),
+            _scopes,
             st.sampled_from([1, 2, 4, 4, 4, 4]),
             st.sampled_from([False, True, True]),
             fuse=_fuses(),
@@ -224,7 +231,9 @@ def steps(
         )
         others += [rereads] * 3
     step = st.one_of(writes, writes, deliveries, deliveries, deliveries, *others)
-    return st.tuples(*[st.lists(step, min_size=4, max_size=12)] * 3).map(lambda parts: [*chain(*parts)])
+    return st.tuples(*[st.lists(step, min_size=4, max_size=12)] * 3).map(
+        lambda parts: [*chain(*parts)]
+    )
 
 
 def starts(shape: str, *policies: tuple[str, str]) -> st.SearchStrategy[Start]:

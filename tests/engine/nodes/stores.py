@@ -24,7 +24,7 @@ from airflow_cdc_provider.engine.sink.port import JoinedSplit
 from airflow_cdc_provider.engine.sink.selection import FewWork, Selection, TableBatch
 from airflow_cdc_provider.engine.sink.slot_store import LookAtOthers, SlotOutcome, SlotRow
 from tests.engine.nodes.node import EdgeLedger, NodeSession
-from tests.engine.nodes.rows import PLANS, Row, batch_of, from_columns, keys_of
+from tests.engine.nodes.rows import PLANS, Row, batch_of, from_columns, is_in, keys_of
 
 
 class NoTexts:
@@ -249,7 +249,7 @@ class NodeJoinRows:
 
     def _range(self, split: SnapshotSplit) -> dict[int, Row]:
         rows = self._session.node.rows[split.table]
-        return {key: row for key, row in rows.items() if split.keys.contains((key,))}
+        return {key: row for key, row in rows.items() if is_in(split, row)}
 
     def difference(self, split: SnapshotSplit, wanted: SplitRows) -> RowDiff | None:
         self._session.step()

@@ -194,6 +194,27 @@ def _joins_do_not_wait(patch: Patch) -> None:
     patch.setattr(StreamJoinSink, "_may_join", lambda self, *_: True)
 
 
+def _not_asked_before(patch: Patch) -> None:
+    def begin(self: Any, work: Any) -> None:
+        self._work = work
+
+    patch.setattr(guarded_writes._Look, "begin", begin)
+
+
+def _null_is_great(patch: Patch) -> None:
+    strength = settled_few.strength
+
+    def few(changes: PlainChanges, column: str, change: int, *, takes: bool) -> Any:
+        there, value, taken = strength(changes, column, change, takes=takes)
+        return True, value if there else 99, taken
+
+    patch.setattr(settled_few, "strength", few)
+
+
+def _conflicts_are_not_stored(patch: Patch) -> None:
+    patch.setattr(NodeSlotStore, "note_conflicts", lambda self, _: None)
+
+
 def _nothing(patch: Patch) -> None:
     """What is taken out is said by the start."""
 
@@ -227,6 +248,9 @@ RULES = {
     "the guard is asked again after the write": TakenOut(
         _not_asked_again, [_put(A), Deliver(THERE, meanwhile=LATE_B)], _wins(B)
     ),
+    "the guard is asked before the write": TakenOut(
+        _not_asked_before, BOTH, _wins(B), seen_as="does not get on"
+    ),
     "what was written before is undone": TakenOut(
         _nothing_is_undone,
         [_put(B, 11), _put(A), Deliver(THERE, meanwhile=LATE_B)],
@@ -255,6 +279,15 @@ RULES = {
         [_change(A, "delete"), _put(B, at=1)],
         _wins(B, policies=COLUMN),
         seen_as="should stay",
+    ),
+    "NULL counts below all values": TakenOut(
+        _null_is_great,
+        [_put(A, at=None), _put(B, at=1)],
+        Start(policies=COLUMN),
+        seen_as="should stay",
+    ),
+    "conflicts are stored": TakenOut(
+        _conflicts_are_not_stored, BOTH, seen_as="has no conflict with"
     ),
     "the winner's change stays where both count the same": TakenOut(
         _source_wins_ties, [_put(A, at=3), _put(B, at=3)], Start(policies=COLUMN)
