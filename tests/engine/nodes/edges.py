@@ -12,8 +12,8 @@ from airflow_cdc_provider.core.errors import (
     SinkUnreachableError,
     UndecidedConflictError,
 )
-from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress

@@ -14,6 +14,7 @@ At the end, when all is delivered (`World.finish`):
 - all nodes are equal;
 - the conflicts that are stored are those that the logs say (`conflict_judge`);
 - a row of one node has no conflict;
+- a change stays whose node had heard of all others of that row;
 - a row without a conflict is what was written last;
 - in a pair a row that was written once by each node, neither knowing of it, has a conflict, and the
   row that stays is the one that the documentation says.
@@ -93,6 +94,9 @@ class Wrote:
     known: dict[str, int]
     """How much of the other nodes' logs had been brought by then."""
     number: int
+    """Of its transaction, among those of all nodes."""
+    heard: frozenset[int]
+    """The numbers of all that had come to the node by then, over any edges, and its own."""
 
 
 class World:
@@ -109,10 +113,12 @@ class World:
             )
             for edge in edges_of(start)
         ]
-        self.written = 0
+        self.written = self._history = 0
         self.wrote: dict[tuple[TableId, int], list[Wrote]] = {}
         self.drifted: set[tuple[TableId, int]] = set()
         self._seen: dict[tuple[str, TableId, int], tuple[int, bool]] = {}
+        self._heard: dict[str, list[frozenset[int]]] = {name: [frozenset()] for name in names}
+        """Of each node, place by place in its log."""
         for node in self.nodes:
             node.watch = self._judge
 
@@ -235,12 +241,13 @@ class World:
 
     def _note(self, node: Node, changes: Sequence[Change]) -> None:
         known = {edge.src.name: edge.place for edge in self.edges if edge.dst is node}
-        place = len(node.log) + 1
+        self._history += 1
+        place, heard = len(node.log) + 1, self._heard[node.name][-1] | {self._history}
         for change in changes:
             for key in change.keys:
                 before = change.before if change.before and change.before[0] == key else None
                 after = change.after if change.after and change.after[0] == key else None
-                wrote = Wrote(node.name, place, before, after, known, self.written)
+                wrote = Wrote(node.name, place, before, after, known, self._history, heard)
                 self.wrote.setdefault((change.table, key), []).append(wrote)
 
     # --- what must be so ----------------------------------------------------------------------
@@ -251,8 +258,15 @@ class World:
             raise BrokenPromiseError(what)
 
     def _judge(self, node: Node) -> None:
-        """Judge the rows of single nodes after a commit."""
-        for change in node.log[-1].changes:
+        """Judge the rows of single nodes after a commit, and note what the node has heard."""
+        committed, heard = node.log[-1], self._heard[node.name]
+        is_own = committed.changes and not committed.marks and committed.moved is None
+        new = {self._history} if is_own else set[int]()
+        if committed.moved is not None and isinstance(committed.moved[1], CounterPosition):
+            position = committed.moved[1]
+            new |= self._heard[position.server][position.number]
+        heard.append(heard[-1] | new)
+        for change in committed.changes:
             for key in change.keys:
                 if key < SHARED and (change.table, key) not in self.drifted:
                     self._judge_own(node, change.table, key)
@@ -334,6 +348,8 @@ class World:
             row = first.rows[table].get(key)
             if (table, key) not in conflicts and not self._may_vanish(wrote):
                 self._require(row == wrote[-1].after, f"{key} was overwritten without a conflict")
+            if all(each.number in wrote[-1].heard for each in wrote):
+                self._require(row == wrote[-1].after, f"the last change of {key} is lost")
             self._require(key >= SHARED or (table, key) not in conflicts, f"{key} has a conflict")
             if self.start.shape == "pair" and len(wrote) == 2:
                 self._judge_two((table, key), wrote, row, has_conflict=(table, key) in conflicts)

@@ -187,17 +187,21 @@ def _meanwhiles(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[Meanwhile |
     return st.none() | planned
 
 
-_ranges = st.builds(
-    Scope,
-    st.sampled_from([0, 0, 1]),
-    st.sampled_from([None, None, None, *SHARED_KEYS]),
-    st.sampled_from([None, None, *SHARED_KEYS[1:]]),
-    st.sampled_from(["range", "listed"]),
-)
+def _parts(*kinds: str) -> st.SearchStrategy[Scope]:
+    return st.builds(
+        Scope,
+        st.sampled_from([0, 0, 1]),
+        st.sampled_from([None, None, None, *SHARED_KEYS]),
+        st.sampled_from([None, None, *SHARED_KEYS[1:]]),
+        st.sampled_from(kinds),
+    )
+
+
+ranges = _parts("range")
 _intervals = st.builds(
     Scope, st.sampled_from([0, 0, 1]), st.just(1), st.integers(2, 4), st.just("interval")
 )
-_scopes = st.one_of(_ranges, _ranges, _intervals)
+scopes = st.one_of(ranges, _parts("listed"), _intervals)
 
 
 def _fuses() -> st.SearchStrategy[int]:
@@ -205,7 +209,7 @@ def _fuses() -> st.SearchStrategy[int]:
 
 
 def steps(
-    puts: st.SearchStrategy[Write] = _puts, *, joins: bool = False
+    puts: st.SearchStrategy[Write] = _puts, *, joins: st.SearchStrategy[Scope] | None = None
 ) -> st.SearchStrategy[list[Step]]:
     """Return what draws schedules, in parts, because one list would be short in most cases."""
     writes = st.builds(Writes, _numbers, _writes(puts))
@@ -218,12 +222,12 @@ def steps(
         _meanwhiles(puts),
     )
     others: list[st.SearchStrategy[Step]] = [st.builds(Crash, _numbers), st.builds(Idle, _numbers)]
-    if joins:
+    if joins is not None:
         others = [st.one_of(*others), _drifts]
         rereads = st.builds(
             Reread,
             _numbers,
-            _scopes,
+            joins,
             st.sampled_from([1, 2, 4, 4, 4, 4]),
             st.sampled_from([False, True, True]),
             fuse=_fuses(),
@@ -236,13 +240,17 @@ def steps(
     )
 
 
-def starts(shape: str, *policies: tuple[str, str]) -> st.SearchStrategy[Start]:
-    """Return what draws a start of one shape."""
+def starts(
+    shape: str, *policies: tuple[str, str], rewrites: bool = False
+) -> st.SearchStrategy[Start]:
+    """Return what draws a start of one shape; `rewrites`: joins may write rows that are right."""
     return st.builds(
         Start,
         st.just(shape),
         st.sampled_from(policies),
         st.tuples(*[st.integers(0, 1)] * 3),
         st.builds(Reading, few=st.booleans()),
-        st.builds(Writing, upserts=st.booleans(), at_once=st.booleans()),
+        st.builds(
+            Writing, st.booleans(), st.booleans(), st.booleans() if rewrites else st.just(False)
+        ),
     )
