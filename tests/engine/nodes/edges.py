@@ -78,6 +78,7 @@ class Edge:
         self.known = self.dst.end
         self.interrupts = Interrupts()
         self.fuse: list[int] = []
+        self.guard_fuse: list[int] = []
         self.splits = 0
         self.joined_rows: dict[int, Row | None] = {}
         """Of the split that has joined last: what the source has of its keys."""
@@ -116,8 +117,7 @@ class Edge:
     def _guard(self) -> Guard | None:
         if not self.topology.is_guarded:
             return None
-        reading = Reading(few=self.reading.few)
-        log = NodeLog(self.dst, reading)
+        log = NodeLog(self.dst, self.reading, self.guard_fuse)
         return Guard(log, self.topology, list(PLANS.values()), {}, self.known)
 
     # --- the stream ---------------------------------------------------------------------------

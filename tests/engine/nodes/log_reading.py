@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.source_port import LOOK_AT_TABLES, LogReading
+from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.markers import EdgeOrigins
 from airflow_cdc_provider.core.positions import LogPosition
@@ -63,6 +64,8 @@ class NodeReader:
         self.reading = reading
         self._knew: LogPosition | None = None
         self._batch = _Batch()
+        self.fuse: list[int] = []
+        """Of one number: how many more transactions are read until the connection is lost."""
 
     @property
     def position(self) -> CounterPosition:
@@ -78,6 +81,7 @@ class NodeReader:
         assert end.server == self._node.name, "a position of another log"
         assert isinstance(end, CounterPosition)
         for number in range(self._at + 1, end.number + 1):
+            self._burn()
             yield from self._read(number, self._node.log[number - 1])
         if self._batch.points or self._at != self._start:
             yield self._emit(self._at)
@@ -102,6 +106,13 @@ class NodeReader:
         self._at = number
         if len(self._batch.changes) >= most:
             yield self._emit(self._at)
+
+    def _burn(self) -> None:
+        if self.fuse:
+            self.fuse[0] -= 1
+        if self.fuse == [0]:
+            self.fuse.clear()
+            raise SinkUnreachableError("the log's reader was ended", self._node.name)
 
     def _is_kept(self, found: Committed) -> bool:
         """Tell whether a transaction is for the sink, by its markers."""
@@ -171,6 +182,8 @@ class NodeLog:
 
     node: Node
     reading: Reading
+    fuse: list[int]
+    """Of its readers."""
     most_readers = 9
 
     def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> AbstractContextManager[NodeCatalogue]:
@@ -186,9 +199,11 @@ class NodeLog:
         assert isinstance(stream.start, CounterPosition)
         assert stream.start.server == self.node.name, "a position of another log"
         assert reading.origins is not None
-        return NodeReader(
+        reader = NodeReader(
             self.node, stream.start.number, reading.origins, reading.opposite, self.reading
         )
+        reader.fuse = self.fuse
+        return reader
 
     def change_columns(self, reading: LogReading) -> Any:
         raise NotImplementedError

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.conflicts import Conflict
 from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError
@@ -22,6 +21,9 @@ from airflow_cdc_provider.engine.sink.port import JoinedSplit
 from airflow_cdc_provider.engine.sink.session import Result
 from tests.engine.counter_log import CounterPosition
 from tests.engine.nodes.rows import TABLES, Change, Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TRIES = 5
 

@@ -12,7 +12,7 @@ from airflow_cdc_provider.columns.few_changes import FewChange, FewTable, FewTab
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.splits import Interval, KeyList, SnapshotSplit
+from airflow_cdc_provider.core.splits import Chosen, Interval, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
@@ -121,7 +121,8 @@ class Scope:
         """Return the split; a listed one has its keys in what is chosen."""
         start = None if self.start is None else (self.start,)
         end = None if self.end is None else (self.end,)
-        keys, chosen = KeyRange(start, end), None
+        keys = KeyRange(start, end)
+        chosen: Chosen | None = None
         if self.kind == "interval":
             keys, chosen = KeyRange(), Interval("at", self.start or 0, self.end)
         elif self.kind == "listed":
@@ -142,7 +143,7 @@ def listed_of(split: SnapshotSplit) -> pa.RecordBatch | None:
     """Return the keys that a split lists, None if it lists none."""
     if not isinstance(split.chosen, KeyList):
         return None
-    return keys_of([int(key[0]) for key in split.chosen.keys])  # type: ignore[arg-type]
+    return keys_of([int(key[0]) for key in split.chosen.keys])
 
 
 def is_in(split: SnapshotSplit, row: Row) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
 from hypothesis import strategies as st
 
+from airflow_cdc_provider.core.errors import SinkBusyError
 from tests.engine.nodes.edges import Edge
 from tests.engine.nodes.log_reading import Reading
 from tests.engine.nodes.nodes_world import Start, World, Write
@@ -34,6 +35,8 @@ class Meanwhile:
     writes: tuple[Write, ...] = ()
     edge: int = 0
     """Without `writes`: the one that brings something then, if it goes to the same node."""
+    is_deadlock: bool = False
+    """The transaction is undone instead, and tried again."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Deliver:
     fuse: int = 0
     """Acts until its session is ended; 0 for none."""
     meanwhile: Meanwhile | None = None
+    guard_fuse: int = 0
+    """Transactions that its guard reads until it loses its connection."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Reread:
     """A split is read again, or the one that is being read goes on."""
 
     edge: int
-    scope: Scope = Scope()
+    scope: Scope = field(default_factory=Scope)
     acts: int = 4
     """L is noted, rows are read, H is noted, and they join."""
     is_pushed: bool = True
@@ -112,14 +117,16 @@ def _take_of_edge(world: World, edge: Edge, step: Deliver | Crash | Idle | Rerea
     match step:
         case Deliver():
             _prepare(world, edge, step.fuse, step.meanwhile)
+            edge.guard_fuse[:] = [step.guard_fuse] if step.guard_fuse else []
             edge.deliver(step.transactions, most=step.most)
             edge.fuse.clear()
+            edge.guard_fuse.clear()
         case Crash():
             edge.crash()
         case Idle():
             edge.commit_idle_log()
-        case Reread() if edge.topology.is_guarded:
-            for _ in range(step.acts):
+        case Reread():
+            for _ in range(step.acts if edge.topology.is_guarded else 0):
                 _read_again(world, edge, step)
 
 
@@ -144,7 +151,10 @@ def _prepare(world: World, edge: Edge, fuse: int, meanwhile: Meanwhile | None) -
     edge.fuse[:] = [fuse] if fuse else []
     if meanwhile is None:
         return
-    if meanwhile.writes:
+    act: Callable[[], bool]
+    if meanwhile.is_deadlock:
+        act = _deadlock
+    elif meanwhile.writes:
         number = world.nodes.index(edge.dst)
         act = partial(world.write, number, meanwhile.writes)
     else:
@@ -153,6 +163,10 @@ def _prepare(world: World, edge: Edge, fuse: int, meanwhile: Meanwhile | None) -
             return
         act = partial(_delivered, other)
     edge.interrupts.plan(meanwhile.moment, act)
+
+
+def _deadlock() -> bool:
+    raise SinkBusyError("a deadlock")
 
 
 def _delivered(edge: Edge) -> bool:
@@ -177,13 +191,16 @@ own_puts = st.builds(
 _drifts = st.builds(Drift, _numbers, _puts)
 
 
+_rarely = st.sampled_from([*[False] * 6, True])
+
+
 def _writes(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[tuple[Write, ...]]:
     return st.lists(puts, min_size=1, max_size=3).map(tuple)
 
 
 def _meanwhiles(puts: st.SearchStrategy[Write]) -> st.SearchStrategy[Meanwhile | None]:
     writes = st.one_of(st.just(()), _writes(puts), _writes(puts))
-    planned = st.builds(Meanwhile, st.sampled_from(MOMENTS), writes, st.integers(0, 5))
+    planned = st.builds(Meanwhile, st.sampled_from(MOMENTS), writes, st.integers(0, 5), _rarely)
     return st.none() | planned
 
 
@@ -220,6 +237,7 @@ def steps(
         st.sampled_from([100, 100, 1, 2]),
         _fuses(),
         _meanwhiles(puts),
+        st.sampled_from([*[0] * 8, 1, 2, 3]),
     )
     others: list[st.SearchStrategy[Step]] = [st.builds(Crash, _numbers), st.builds(Idle, _numbers)]
     if joins is not None:
@@ -249,7 +267,7 @@ def starts(
         st.just(shape),
         st.sampled_from(policies),
         st.tuples(*[st.integers(0, 1)] * 3),
-        st.builds(Reading, few=st.booleans()),
+        st.builds(Reading, st.sampled_from([100, 100, 2]), st.booleans()),
         st.builds(
             Writing, st.booleans(), st.booleans(), st.booleans() if rewrites else st.just(False)
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -48,7 +48,7 @@ class TakenOut:
 
     take_out: Callable[[Patch], None]
     schedule: list[Step]
-    start: Start = Start()
+    start: Start = field(default_factory=Start)
     seen_as: str = "differ"
 
 
@@ -241,8 +241,16 @@ RULES = {
     ),
     "idle log says what was known": TakenOut(
         _idle_log_says_nothing,
-        [_put(A, 11), Deliver(THERE), _put(B), Deliver(BACK), Deliver(THERE), Idle(THERE)]
-        + [Crash(THERE), _put(A)],
+        [
+            _put(A, 11),
+            Deliver(THERE),
+            _put(B),
+            Deliver(BACK),
+            Deliver(THERE),
+            Idle(THERE),
+            Crash(THERE),
+            _put(A),
+        ],
         _wins(B),
     ),
     "the guard is asked again after the write": TakenOut(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from airflow_cdc_provider.engine.sink import guarded_writes, their_changes
+from airflow_cdc_provider.engine.sink import guard, guarded_writes, their_changes
 from tests.engine.nodes.nodes_world import BrokenPromiseError, Start, World, Write
 from tests.engine.nodes.rows import Scope
 from tests.engine.nodes.schedules import (
@@ -34,23 +34,26 @@ def noted(world: World) -> None:
     event(f"conflicts: {min(3, sum(len(edge.ledger.conflicts) for edge in world.edges))}")
 
 
+@settings(max_examples=60)
 @given(starts("pair", BY_PRIORITY), steps())
 def test_a_pair_ends_equal_by_priority(start: Start, schedule: list[Step]) -> None:
     noted(run(start, schedule))
 
 
+@settings(max_examples=60)
 @given(starts("pair", *BY_COLUMN), steps())
 def test_a_pair_ends_equal_by_a_column(start: Start, schedule: list[Step]) -> None:
     noted(run(start, schedule))
 
 
-@pytest.mark.parametrize("shape", LARGER)
-@given(st.data())
+@settings(max_examples=80)
+@given(st.sampled_from(LARGER), st.data())
 def test_nodes_of_a_tree_end_equal(shape: str, data: st.DataObject) -> None:
     start = data.draw(starts(shape, BY_PRIORITY, *BY_COLUMN))
     noted(run(start, data.draw(steps())))
 
 
+@settings(max_examples=60)
 @given(starts("pair", BY_PRIORITY, *BY_COLUMN, rewrites=True), steps(joins=scopes))
 def test_rows_of_a_pair_that_are_read_again_undo_nothing(
     start: Start, schedule: list[Step]
@@ -58,6 +61,17 @@ def test_rows_of_a_pair_that_are_read_again_undo_nothing(
     noted(run(start, schedule))
 
 
+@settings(max_examples=60)
+@given(starts("pair", BY_PRIORITY, *BY_COLUMN), steps(joins=scopes))
+def test_nodes_end_equal_where_the_guard_begins_again_whenever_it_may(
+    start: Start, schedule: list[Step]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "_IDLE_S", -1.0)
+        noted(run(start, schedule))
+
+
+@settings(max_examples=60)
 @given(starts("pair", BY_PRIORITY, *BY_COLUMN), steps(joins=scopes))
 def test_nodes_end_equal_where_changes_are_compared_as_columns(
     start: Start, schedule: list[Step]
@@ -68,22 +82,22 @@ def test_nodes_end_equal_where_changes_are_compared_as_columns(
         noted(run(start, schedule))
 
 
-@pytest.mark.parametrize("shape", LARGER)
-@given(st.data())
+@settings(max_examples=80)
+@given(st.sampled_from(LARGER), st.data())
 def test_rows_that_are_read_again_undo_nothing(shape: str, data: st.DataObject) -> None:
     start = data.draw(starts(shape, BY_PRIORITY, *BY_COLUMN))
     noted(run(start, data.draw(steps(joins=ranges))))
 
 
-@pytest.mark.parametrize("shape", ["pair", *LARGER])
-@given(st.data())
+@settings(max_examples=60)
+@given(st.sampled_from(["pair", *LARGER]), st.data())
 def test_nodes_that_write_rows_of_their_own_need_no_rule(shape: str, data: st.DataObject) -> None:
     start = data.draw(starts(shape, ("none", "none")))
     run(start, data.draw(steps(own_puts)))
 
 
-@pytest.mark.parametrize("shape", ["pair", *LARGER])
-@given(st.data())
+@settings(max_examples=60)
+@given(st.sampled_from(["pair", *LARGER]), st.data())
 def test_both_edges_end_before_a_conflict_that_a_person_decides(
     shape: str, data: st.DataObject
 ) -> None:
