@@ -42,6 +42,7 @@ _MOST_ROUNDS = 25
 SHAPES = {
     "pair": ("ab",),
     "chain": ("ab", "bc"),
+    "chain of 4": ("ab", "bc", "cd"),
     "star of 3": ("ab", "ac"),
     "star of 4": ("ab", "ac", "ad"),
 }

@@ -1,4 +1,20 @@
-"""Any schedule of nodes that follow each other ends with all nodes equal."""
+"""Any schedule of nodes that follow each other ends with all nodes equal.
+
+The engine decides: its writers, guard, settled conflicts and joins are the product's own, with the
+topology's judgement of markers. A node, its log, what reads the log, and what the engine asks of a
+sink are memory (`node`, `log_reading`, `stores`); `nodes_world` says what must be so, and
+`conflict_judge` which conflicts there must be, by the logs alone.
+
+What the model has: transactions of several rows and two tables; batches of any size, parts of
+transactions, commits at once and step by step; crashes between any two acts of a writer or a join;
+deadlocks, and a guard that loses its connection; commits of others while a transaction is open,
+before its rows are locked and after; rows that drift; ranges, lists of keys and intervals that are
+read again.
+
+What it has not: locks that are waited for while others go on (a commit is one step), texts as keys,
+secondary unique keys, triggers and other DDL, edges that narrow by origin, meshes, edges that begin
+while others flow, and the pipeline's own steps: what takes other rules here is the test.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +24,7 @@ from hypothesis import strategies as st
 
 from airflow_cdc_provider.engine.sink import guard, guarded_writes, their_changes
 from tests.engine.nodes.nodes_world import BrokenPromiseError, Start, World, Write
-from tests.engine.nodes.rows import Scope
+from tests.engine.nodes.rows import ITEMS, Scope
 from tests.engine.nodes.schedules import (
     Deliver,
     Reread,
@@ -23,7 +39,7 @@ from tests.engine.nodes.schedules import (
 )
 from tests.engine.nodes.stores import Writing
 
-LARGER = ["chain", "star of 3", "star of 4"]
+LARGER = ["chain", "chain of 4", "star of 3", "star of 4"]
 BY_PRIORITY = ("priority", "priority")
 BY_COLUMN = (("column", "column"), ("column", "priority"))
 WITH_STOPS = (("stop", "priority"), ("column", "stop"))
@@ -131,3 +147,13 @@ def test_a_row_that_joins_as_it_is_undoes_no_change_of_a_node_behind(why: str) -
 
 def test_the_same_schedule_ends_well_without_a_join() -> None:
     run(Start("chain"), CHANGED_BEHIND)
+
+
+def test_a_change_that_comes_to_nothing_on_its_way_is_not_heard_of_behind() -> None:
+    """There is a conflict with it between the two ends of one edge alone."""
+    by_c, by_a = Write("put", 0, 10, 3), Write("back", 0, 10, 4)
+    world = run(Start("chain"), [Writes(2, (by_c,)), Writes(0, (by_a,))])
+    assert not any(edge.ledger.conflicts for edge in world.edges)
+    assert {node.rows[ITEMS][10][1] for node in world.nodes} == {3}
+    world = run(Start("pair"), [Writes(1, (by_c,)), Writes(0, (by_a,))])
+    assert [len(edge.ledger.conflicts) for edge in world.edges] == [1, 1]
