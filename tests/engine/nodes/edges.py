@@ -68,7 +68,6 @@ class Edge:
     writing: Writing = field(default_factory=Writing)
     ended_by: UndecidedConflictError | None = None
     rereading: Rereading | None = None
-    crashes: int = 0
 
     def __post_init__(self) -> None:
         start = self.src.end
@@ -105,7 +104,6 @@ class Edge:
 
     def crash(self) -> None:
         """Lose what is in memory."""
-        self.crashes += 1
         for each in (self._sink, self._joins[0] if self._joins else None):
             if each is not None:
                 each.close()

@@ -215,6 +215,10 @@ def _conflicts_are_not_stored(patch: Patch) -> None:
     patch.setattr(NodeSlotStore, "note_conflicts", lambda self, _: None)
 
 
+def _joins_write_nothing(patch: Patch) -> None:
+    patch.setattr(StreamJoinSink, "_replace_guarded", lambda self, *_, again: ((), 0))
+
+
 def _nothing(patch: Patch) -> None:
     """What is taken out is said by the start."""
 
@@ -314,6 +318,11 @@ RULES = {
     ),
     "a join knows what the source knew": TakenOut(
         _joins_know_all, [_put(B, 1), Reread(THERE)], seen_as="was changed by others"
+    ),
+    "a join writes what differs": TakenOut(
+        _joins_write_nothing,
+        [Drift(B, Write("put", 0, 10, 7)), Reread(THERE)],
+        seen_as="has left 10 as it was",
     ),
     "a join waits for the stream": TakenOut(
         _joins_do_not_wait,
