@@ -138,7 +138,9 @@ AS_IT_IS = {
 }
 
 
-@pytest.mark.xfail(raises=BrokenPromiseError, strict=True, reason="a join writes such rows anew")
+@pytest.mark.xfail(
+    raises=BrokenPromiseError, strict=True, reason="so requests into such a node are refused"
+)
 @pytest.mark.parametrize("why", AS_IT_IS)
 def test_a_row_that_joins_as_it_is_undoes_no_change_of_a_node_behind(why: str) -> None:
     """What a join writes at b goes on to c as a change of b's, which wins over c's own."""
