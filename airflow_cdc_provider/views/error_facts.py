@@ -24,9 +24,7 @@ def stored_facts(error: StoredError, table: str = "", *, pipeline: str = "") -> 
     return facts_of(error.read(), table, pipeline=pipeline)
 
 
-def stopped_facts(
-    error: StoredError, table: str, *, is_streamed: bool, pipeline: str = ""
-) -> Form:
+def stopped_facts(error: StoredError, table: str, *, is_streamed: bool, pipeline: str = "") -> Form:
     """Return a table's error as JSON; if it is streamed, with how the table comes back."""
     told = with_way_back(error, table) if is_streamed else error.read()
     return facts_of(told, table, pipeline=pipeline)
@@ -34,6 +32,6 @@ def stopped_facts(
 
 def remark(table: str, what: str, remedy: str, *, pipeline: str = "") -> Form:
     """Return a warning as JSON, with what to do in Airflow."""
-    told = remedy.format(table=table)
-    facts = {"what": what, "remedy": told, "in_airflow": way_in_airflow(told, pipeline=pipeline)}
+    way = way_in_airflow(remedy, pipeline=pipeline)
+    facts = {"what": what, "remedy": remedy, "in_airflow": way}
     return {"table": table, "level": "warning", **facts}

@@ -86,6 +86,6 @@ def _fields(text: str, *, has_command: bool) -> Iterator[str]:
             yield f"`{option}`: the field `{FIELDS[option]}` of the run or the task"
         elif option == SEED:
             yield (
-                f"`{option}`: trigger the DAG `{_PIPELINE}__seed`, which finds the file itself, and "
-                f"then the DAG `{_PIPELINE}__sync`"
+                f"`{option}`: trigger the DAG `{_PIPELINE}__seed`, which finds the file itself, "
+                f"and then the DAG `{_PIPELINE}__sync`"
             )
