@@ -15,7 +15,7 @@ export function figures(it) {
     tile("Rows/s read", rate(it.rows_per_s), `${compact(read)} by the snapshot`),
     tile("Tables consistent", `${count(it.consistent)} of ${count(it.tables)}`, it.stopped ? `${it.stopped} stopped` : "", it.stopped ? "bad" : ""),
     tile("Open requests", count(open), asked ? `${asked} to approve` : "", asked ? "warn" : ""),
-    it.edge?.settles ? tile("Conflicts", settled(it), `${it.edge.settles}; the command conflicts lists them`) : null,
+    it.edge?.settles ? tile("Conflicts", settled(it), `the command conflicts lists them; rule: ${it.edge.settles}`) : null,
   ];
 }
 
