@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+NOT_ADDABLE = "it is not copied, and `add` would be refused"
+"""Why a finding matters that speaks against a table which came after the plan."""
+
 
 class Level(StrEnum):
     """How much a finding matters: it blocks, warns or informs."""

@@ -34,6 +34,8 @@ class PipelineOverview:
     """What keeps its job from going forward."""
     conflicts: Note | None = None
     """How many conflicts it has settled, as an edge of a topology."""
+    preflight: Note | None = None
+    """Preflight's findings, if tables came after the plan."""
 
     @property
     def name(self) -> PipelineName:

@@ -16,8 +16,12 @@ from airflow_cdc_provider.core.conflict_rules import ConflictRule, TableRule
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.core.markers import EdgeOrigins
+from airflow_cdc_provider.core.plurals import counted
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_OTHERS = "tables without a rule of their own"
+_NO_RULE = "no rule of its own"
+_RULES_NAMED = 5
 
 
 def is_topology_name(text: str) -> bool:
@@ -80,13 +84,31 @@ class Topology:
         """Return how conflicts are settled, as text; empty if nobody looks for them."""
         if not self.is_guarded:
             return ""
-        others = f", {len(self.rules)} with other rules" if self.rules else ""
-        return f"{ConflictRule(self.winner, self.column)}{others}"
+        count = counted(len(self.rules), "table or pattern", "tables or patterns")
+        own = f"; own rules for {count}" if self.rules else ""
+        return f"{self.default_rule}{own}"
+
+    @property
+    def default_rule(self) -> ConflictRule:
+        """Return the rule for conflicts of tables without a rule of their own."""
+        return ConflictRule(self.winner, self.column)
 
     def rule_of(self, table: TableId) -> ConflictRule:
         """Return the rule for conflicts of a table, by its name at the source."""
         own = (each.rule for each in self.rules if each.tables.matches(table))
-        return next(own, ConflictRule(self.winner, self.column))
+        return next(own, self.default_rule)
+
+    def rules_since(self, before: Topology) -> str:
+        """Describe which rules for conflicts differ from those of an earlier state of the edge."""
+        mine, theirs = _rules_by_name(self), _rules_by_name(before)
+        names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        told = [
+            f"{name}: {mine.get(name, _NO_RULE)}, before: {theirs.get(name, _NO_RULE)}"
+            for name in names[:_RULES_NAMED]
+        ]
+        more = len(names) - len(told)
+        told += [f"and {more} more"] if more else []
+        return "; ".join(told) or "the same ones in another order"
 
     def opposite(self) -> Topology:
         """Return the edge back, which brings all that its shape gives it."""
@@ -170,3 +192,9 @@ class Topology:
                 "rules": tuple(map(TableRule.from_json, form.get("rules", ()))),
             }
         )
+
+
+def _rules_by_name(edge: Topology) -> dict[str, str]:
+    """Return an edge's rules for conflicts as texts, by the tables that they are for."""
+    own = {str(each.tables): each.rule.whole for each in edge.rules}
+    return {_OTHERS: edge.default_rule.whole, **own}

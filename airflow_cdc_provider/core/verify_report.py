@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.plurals import counted
 
 
 class DifferenceKind(StrEnum):
@@ -120,12 +121,14 @@ class TableVerdict:
 
     def __str__(self) -> str:
         if self.equal:
-            text = f"equal, {self.rows_source} rows" + (" of a sample" if self.sampled else "")
+            text = f"equal, {counted(self.rows_source, 'row')}" + (
+                " of a sample" if self.sampled else ""
+            )
         else:
             at_least = "at least " if self.truncated else ""
             text = (
                 f"{at_least}{self.missing} missing, {self.extra} extra, {self.different} different "
-                f"of {self.rows_source} rows" + (" of a sample" if self.sampled else "")
+                f"of {counted(self.rows_source, 'row')}" + (" of a sample" if self.sampled else "")
             )
         return text + (f", {self.unsettled} still changing" if self.unsettled else "")
 

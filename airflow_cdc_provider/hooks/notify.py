@@ -50,7 +50,7 @@ def notifying_task(
     def ends_run(error: CdcError) -> bool:
         return fails_run and not (isinstance(error, retried) and _is_tried_again())
 
-    way = partial(_way, file)
+    way = partial(_way, file, str(steps.run.name))
     with notifying(steps.run, link=_whole(link), way=way, ends_run=ends_run, on_receivers=_mask):
         yield
 
@@ -87,7 +87,7 @@ async def watch_of_trigger(
         section.after_s,
         arguments.get("freshness_s"),
         str(arguments.get("link") or ""),
-        partial(_way, str(arguments.get("file") or "FILE")),
+        partial(_way, str(arguments.get("file") or "FILE"), pipeline),
     )
     return NotifyingThread(watched, lambda: open_store(state_dsn), receivers)
 
@@ -132,9 +132,9 @@ def _whole(link: str) -> str:
     return link if "://" in link else ""
 
 
-def _way(file: str, remedy: str, table: str) -> str:
+def _way(file: str, pipeline: str, remedy: str, table: str) -> str:
     """Return what to do in Airflow for the commands of a remedy."""
-    return way_in_airflow(remedy, file=file, table=table)
+    return way_in_airflow(remedy, file=file, table=table, pipeline=pipeline)
 
 
 def _is_tried_again() -> bool:

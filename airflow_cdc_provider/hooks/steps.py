@@ -251,7 +251,7 @@ class CdcSteps:
         )
 
     def to_verify(self) -> tuple[TableId, ...]:
-        """Return the tables not found equal since their definition or phase last changed."""
+        """Return the tables not found equal since they were read as a whole or defined."""
         from airflow_cdc_provider.pipeline.steps.verified import (  # noqa: PLC0415 - see above
             to_verify,
         )

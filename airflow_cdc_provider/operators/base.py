@@ -69,7 +69,8 @@ class CdcOperator(LineageMixin, BaseOperator):
         owner = owner or self._owner
         with airflow_errors(self.pipeline), CdcSteps(self.pipeline, owner=owner) as steps:
             self.see(steps)
-            with self._notifying(steps):
+            named = airflow_errors(self.pipeline, name=str(steps.run.name))
+            with named, self._notifying(steps):
                 yield steps
 
     @contextmanager
@@ -104,17 +105,18 @@ def owner_of(dag_id: str) -> str:
 
 
 @contextmanager
-def airflow_errors(pipeline: str = "FILE") -> Iterator[None]:
+def airflow_errors(pipeline: str = "FILE", *, name: str = "") -> Iterator[None]:
     """Turn an error into one that lets Airflow retry the task, or fail it at once.
 
     Its parts are logged, a line each; Airflow adds no stack to them. Where a remedy names commands,
-    a line says what does that in Airflow; `pipeline` is the path of the file they are about.
+    a line says what does that in Airflow; `pipeline` is the path of the file they are about, `name`
+    that of the pipeline, if it is known.
     """
     try:
         yield
     except CdcError as error:
         leave_out_stacks()
-        for line in error_lines(error, file=pipeline):
+        for line in error_lines(error, file=pipeline, pipeline=name):
             log.error("%s", line)
         kind = CdcTaskError if isinstance(error, WORTH_A_RETRY) else CdcTaskFailure
         raise kind(str(error)) from error

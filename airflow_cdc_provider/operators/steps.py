@@ -86,7 +86,9 @@ class CdcPreflightOperator(CdcOperator):
             steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
-            for level, line in all_finding_lines(report.findings, file=self.pipeline):
+            for level, line in all_finding_lines(
+                report.findings, file=self.pipeline, pipeline=str(steps.run.name)
+            ):
                 self.log.log(_LOG_LEVELS[level], "%s", line)
             report.require_fit()
             needless = self._needless(steps, report)

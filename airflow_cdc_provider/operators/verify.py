@@ -134,13 +134,13 @@ def why_not_verify(
     if when == "always" or _unproven(steps, tables):
         return ""
     return (
-        "all tables were found equal since they were read; the file's `verify: always`, or the "
-        "run's parameter, compares them again"
+        "all tables were found equal since they were last read as a whole; the file's "
+        "`verify: always`, or the run's parameter, compares them again"
     )
 
 
 def _unproven(steps: CdcSteps, tables: Collection[TableId] | None) -> tuple[TableId, ...]:
-    """Return those of the tables that were not found equal since they were read."""
+    """Return those of the tables that were not found equal since they were read as a whole."""
     return tuple(each for each in steps.to_verify() if tables is None or each in tables)
 
 

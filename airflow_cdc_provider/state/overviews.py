@@ -56,6 +56,7 @@ def find_overviews(
     statuses = _counted(connection, requests, wanted)
     troubles = _troubles(connection, wanted)
     later = _not_copied(connection, wanted)
+    findings = _preflights(connection, [name for name, found in later.items() if found])
     sampled = _sampled(connection, wanted, now_us)
     return tuple(
         PipelineOverview(
@@ -69,6 +70,7 @@ def find_overviews(
             last_try=_note(row.tried_us, row.tried),
             outages=_note(row.outages_us, row.outages),
             conflicts=_note(row.conflicts_us, row.conflicts),
+            preflight=findings.get(row.name),
         )
         for row in known
     )
@@ -136,6 +138,15 @@ def _not_copied(connection: Connection, wanted: Sequence[str]) -> Mapping[str, t
     """Return the tables that each pipeline's file picks but its plan lacks."""
     query = select(plans.c.pipeline, plans.c.not_copied).where(plans.c.pipeline.in_(wanted))
     return {pipeline: tuple(json.loads(text)) for pipeline, text in connection.execute(query)}
+
+
+def _preflights(connection: Connection, wanted: Sequence[str]) -> Mapping[str, Note]:
+    """Return preflight's findings of each of the pipelines; they may be long."""
+    if not wanted:
+        return {}
+    mine = notes.c.pipeline.in_(wanted), notes.c.kind == NoteKind.PREFLIGHT.value
+    found = connection.execute(select(notes).where(*mine))
+    return {row.pipeline: Note(row.at_us, json.loads(row.form)) for row in found}
 
 
 def _sampled(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.requests import scope_to_json
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.reports import repair_line
@@ -91,7 +92,7 @@ def _differing_first(report: VerifyReport) -> list[TableId]:
 def difference_text(counts: Form) -> str:
     """Describe which tables differ, and how."""
     how = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("missing", "extra", "different"))
-    names, tables = counts["differing"], f"{counts['compared']:,} tables"
+    names, tables = counts["differing"], counted(counts["compared"], "table")
     return f"source and sink differ in {len(names)} of {tables}: {', '.join(names)}; rows: {how}"
 
 

@@ -12,26 +12,26 @@ from airflow_cdc_provider.views.in_airflow import way_in_airflow
 Form = dict[str, Any]
 
 
-def facts_of(error: CdcError, table: str = "") -> Form:
+def facts_of(error: CdcError, table: str = "", *, pipeline: str = "") -> Form:
     """Return an error as JSON, with what to do in Airflow."""
-    way = way_in_airflow(error.remedy, error.where, error.what, table=table)
+    told = (error.remedy, error.where, error.what)
+    way = way_in_airflow(*told, table=table, pipeline=pipeline)
     return {**error.to_json(), "in_airflow": way}
 
 
-def stored_facts(error: StoredError, table: str = "") -> Form:
+def stored_facts(error: StoredError, table: str = "", *, pipeline: str = "") -> Form:
     """Return a stored error as JSON, with what to do in Airflow."""
-    return facts_of(error.read(), table)
+    return facts_of(error.read(), table, pipeline=pipeline)
 
 
-def stopped_facts(error: StoredError, table: str, *, is_streamed: bool) -> Form:
+def stopped_facts(error: StoredError, table: str, *, is_streamed: bool, pipeline: str = "") -> Form:
     """Return a table's error as JSON; if it is streamed, with how the table comes back."""
-    return (
-        facts_of(with_way_back(error, table), table) if is_streamed else stored_facts(error, table)
-    )
+    told = with_way_back(error, table) if is_streamed else error.read()
+    return facts_of(told, table, pipeline=pipeline)
 
 
-def remark(table: str, what: str, remedy: str) -> Form:
+def remark(table: str, what: str, remedy: str, *, pipeline: str = "") -> Form:
     """Return a warning as JSON, with what to do in Airflow."""
-    told = remedy.format(table=table)
-    facts = {"what": what, "remedy": told, "in_airflow": way_in_airflow(told)}
+    way = way_in_airflow(remedy, pipeline=pipeline)
+    facts = {"what": what, "remedy": remedy, "in_airflow": way}
     return {"table": table, "level": "warning", **facts}

@@ -11,12 +11,14 @@ from airflow_cdc_provider.views.in_airflow import way_in_airflow
 _IN_AIRFLOW = "in Airflow"
 
 
-def error_lines(error: CdcError, *, file: str = "") -> list[str]:
+def error_lines(error: CdcError, *, file: str = "", pipeline: str = "") -> list[str]:
     """Return an error as lines: what, where, at risk, what to do.
 
-    With the path of a pipeline file one more says what to do in Airflow, where that is more.
+    With the path of a pipeline file one more says what to do in Airflow, where that is more; DAGs
+    are named after `pipeline` if given.
     """
-    way = way_in_airflow(error.remedy, error.where, error.what, file=file) if file else ""
+    told = (error.remedy, error.where, error.what)
+    way = way_in_airflow(*told, file=file, pipeline=pipeline) if file else ""
     parts = (
         ("where", error.where),
         ("at risk", error.risk),
@@ -26,9 +28,9 @@ def error_lines(error: CdcError, *, file: str = "") -> list[str]:
     return [f"{error.code} {error.what}", *_labelled(parts)]
 
 
-def finding_lines(finding: Finding, *, file: str = "") -> list[str]:
-    """Return a finding as lines: what, wanted, why, fix; `file` as in `error_lines`."""
-    way = way_in_airflow(finding.fix, file=file) if file else ""
+def finding_lines(finding: Finding, *, file: str = "", pipeline: str = "") -> list[str]:
+    """Return a finding as lines: what, wanted, why, fix; the rest as in `error_lines`."""
+    way = way_in_airflow(finding.fix, file=file, pipeline=pipeline) if file else ""
     parts = (
         ("wanted", finding.wanted),
         ("why", finding.why),
@@ -41,13 +43,13 @@ def finding_lines(finding: Finding, *, file: str = "") -> list[str]:
 
 
 def all_finding_lines(
-    findings: Sequence[Finding], *, file: str = ""
+    findings: Sequence[Finding], *, file: str = "", pipeline: str = ""
 ) -> Iterator[tuple[Level, str]]:
     """Yield findings as lines; checks that lacked a harmless privilege share one line."""
     denied = [found for found in findings if found.lacks and found.level is Level.INFO]
     for finding in findings:
         if finding not in denied:
-            for line in finding_lines(finding, file=file):
+            for line in finding_lines(finding, file=file, pipeline=pipeline):
                 yield finding.level, line
     if denied:
         yield Level.INFO, _not_looked_at(denied, has_level=not file)

@@ -28,6 +28,8 @@ FIELDS = {
 }
 """Options, and the fields that runs and tasks have for them."""
 SEED = "--seeded-from"
+_PIPELINE = "<pipeline>"
+"""In the place of a pipeline's name where that is not known."""
 _OF_TABLES = frozenset({"pause", "resume", "add", "remove", "reset"})
 _KNOWN = frozenset((*BUTTONS, *REQUEST_BUTTONS, *DAGS, *ACTIONS, *LOOKS, *DECISIONS))
 _COMMAND = re.compile(r"`([a-z]+)(?: [^`]*)?`")
@@ -35,12 +37,15 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _TABLE = re.compile(r"--table ([^\s.`]+\.[^\s:,;`]+)")
 
 
-def way_in_airflow(remedy: str, *others: str, file: str = "FILE", table: str = "") -> str:
+def way_in_airflow(
+    remedy: str, *others: str, file: str = "FILE", table: str = "", pipeline: str = ""
+) -> str:
     """Return what to do in Airflow for commands in a remedy; empty if it names none.
 
     Options are also looked for in `others`, the rest of what an error says. `table` is the one that
-    it is all about, where the remedy may leave that out.
+    it is all about, where the remedy may leave that out. DAGs are named after `pipeline` if given.
     """
+    text = " ".join((remedy, *others))
     named = dict.fromkeys(name for name in _COMMAND.findall(remedy) if name in _KNOWN)
     about_tables = "--table" in remedy or bool(table and _OF_TABLES.intersection(named))
     found = dict.fromkeys(_TABLE.findall(remedy)) or ([table] if table and about_tables else ())
@@ -48,8 +53,10 @@ def way_in_airflow(remedy: str, *others: str, file: str = "FILE", table: str = "
     ways = [
         f"`{name}`: {_way(name, about_tables=about_tables, arguments=f'{file}{tables}')}"
         for name in named
+        if name != "run" or SEED not in text
     ]
-    return "; ".join([*ways, *_fields(" ".join((remedy, *others)), has_command=bool(named))])
+    told = "; ".join([*ways, *_fields(text, has_command=bool(named))])
+    return told.replace(_PIPELINE, pipeline) if pipeline else told
 
 
 def _way(name: str, *, about_tables: bool, arguments: str) -> str:
@@ -61,12 +68,12 @@ def _way(name: str, *, about_tables: bool, arguments: str) -> str:
         return f"the button {name.capitalize()} on the CDC page"
     if name in _OF_TABLES and about_tables:
         return (
-            f"Change… beside the table on the CDC page, the DAG `<pipeline>__tables`, or {command}"
+            f"Change… beside the table on the CDC page, the DAG `{_PIPELINE}__tables`, or {command}"
         )
     if name == "run":
-        return "trigger the DAG `<pipeline>__sync`"
+        return f"trigger the DAG `{_PIPELINE}__sync`"
     if name in DAGS:
-        return f"trigger the DAG `<pipeline>__{DAGS[name]}`; where there is none, {command}"
+        return f"trigger the DAG `{_PIPELINE}__{DAGS[name]}`; where there is none, {command}"
     if name in ACTIONS:
         return f'a task `CdcControlOperator(action="{name}", ...)`, or {command}'
     return command
@@ -78,4 +85,7 @@ def _fields(text: str, *, has_command: bool) -> Iterator[str]:
         if option in FIELDS and not (has_command and option == "--table"):
             yield f"`{option}`: the field `{FIELDS[option]}` of the run or the task"
         elif option == SEED:
-            yield f"`{option}`: trigger the DAG `<pipeline>__seed` first, which needs no file"
+            yield (
+                f"`{option}`: trigger the DAG `{_PIPELINE}__seed`, which finds the file itself, "
+                f"and then the DAG `{_PIPELINE}__sync`"
+            )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from airflow_cdc_provider.core.logged_events import LoggedEvent, LogView
+from airflow_cdc_provider.core.plurals import counted
 
 
 def log_lines(view: LogView) -> list[str]:
@@ -27,7 +28,7 @@ def _event_lines(event: LoggedEvent) -> Iterator[str]:
     place = "    packed in it" if event.compressed else f"{event.file}:{event.start}-{event.end}"
     parts = [place, time, event.kind, f"{event.bytes} bytes"]
     if event.rows is not None:
-        parts.append("1 row" if event.rows == 1 else f"{event.rows} rows")
+        parts.append(counted(event.rows, "row"))
     told = (event.statement, ", ".join(event.tables), event.transaction, event.problem)
     yield "  ".join([*parts, *filter(None, told)])
     for row in event.values:

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.views.freshness import late_lines
 from airflow_cdc_provider.views.outages import outage_text
@@ -75,7 +76,7 @@ def _line(status: PipelineStatus) -> str:
         *filter(None, (status.doubt,)),
         f"wanted {status.state.wanted.value}",
         f"{done}/{len(status.tables)} tables consistent",
-        f"{len(status.requests)} open requests",
+        counted(len(status.requests), "open request"),
         f"lag {lag_text(status)}",
     ]
     return ", ".join(parts)

@@ -15,23 +15,18 @@ from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineS
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.state.reader import SqlStateReader
-from airflow_cdc_provider.views.error_facts import facts_of, remark, stopped_facts, stored_facts
 from airflow_cdc_provider.views.event_forms import event_forms
-from airflow_cdc_provider.views.freshness import late_error
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
-from airflow_cdc_provider.views.outages import driver_is_gone, outage_error, outages_of
+from airflow_cdc_provider.views.outages import driver_is_gone, outages_of
+from airflow_cdc_provider.views.page_problems import TROUBLES_SHOWN, problems_of
 from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
-from airflow_cdc_provider.views.remarks import conflicts_of, refusal_of
+from airflow_cdc_provider.views.remarks import conflicts_of
 from airflow_cdc_provider.views.request_text import in_order, request_form
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 
 Form = dict[str, Any]
 UNSEEN = "cannot be looked at"
-_RESUME = "`resume` with --table {table} brings it back"
-_ADD = "`add` with --table {table} copies it from now on"
-_RUN_AGAIN = "if it was killed, the next `run` goes on where it was"
 _REQUESTS_SHOWN = 50
-_TROUBLES_SHOWN = 20
 
 
 def unseen_row(name: str, error: CdcError) -> Form:
@@ -84,7 +79,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         "waiting_requests": seen.requests.get(RequestStatus.WAITING, 0),
         "conflicts": conflicts_of(seen.conflicts),
         "problem": None,
-        "problems": [*_doubts(status), *_outages(status), *_late(status), *_problems(seen)],
+        "problems": problems_of(status, seen),
     }
 
 
@@ -93,50 +88,6 @@ def _is_stale(status: PipelineStatus) -> bool:
     age_s = status.heartbeat_age_s
     is_silent = age_s is None or age_s > SILENT_S
     return bool(status.doubt) or (status.state.phase is Phase.STREAMING and is_silent)
-
-
-def _doubts(status: PipelineStatus) -> list[Form]:
-    """Return a warning if the owner may be gone."""
-    what = f"nobody may be at work: {status.doubt}"
-    return [remark("", what, _RUN_AGAIN)] if status.doubt else []
-
-
-def _late(status: PipelineStatus) -> list[Form]:
-    """Return the error that the copy is too old, if it is."""
-    error = late_error(status)
-    return [] if error is None else [_error(facts_of(error))]
-
-
-def _error(facts: Form, table: str = "") -> Form:
-    """Return an error as a problem of the page."""
-    return {"table": table, "level": "error", **facts}
-
-
-def _outages(status: PipelineStatus) -> list[Form]:
-    """Return a pipeline's outages as problems of the page."""
-    return [_error(facts_of(outage_error(outage, status.at_us))) for outage in status.outages]
-
-
-def _problems(seen: PipelineOverview) -> list[Form]:
-    """Return a pipeline's stored errors and warnings as problems of the page."""
-    refusal = refusal_of(seen.last_try)
-    found = [] if refusal is None else [_error(facts_of(refusal))]
-    found += [_error(stored_facts(seen.state.error))] if seen.state.error else []
-    troubles = seen.troubles[:_TROUBLES_SHOWN]
-    is_streamed = seen.stream is not None
-    found += [
-        _error(stopped_facts(error, table, is_streamed=is_streamed), table)
-        for table, error in troubles
-        if error
-    ]
-    found += [
-        remark(table, "a person paused it", _RESUME) for table, error in troubles if not error
-    ]
-    found += [
-        remark(table, "it came after the plan and is not copied", _ADD)
-        for table in seen.not_copied[:_TROUBLES_SHOWN]
-    ]
-    return found
 
 
 def _rates_of(status: PipelineStatus, samples: Sequence[Sample], now_us: int) -> Form:
@@ -185,12 +136,16 @@ def pipeline_form(
         "log_reach": _noted(store, name, NoteKind.LOG_REACH),
         "preflight": _preflight_form(store, name),
         "table_list": table_forms(
-            tables, requests, store.note(name, NoteKind.VERIFIED), is_streamed=is_streamed
+            tables,
+            requests,
+            store.note(name, NoteKind.VERIFIED),
+            is_streamed=is_streamed,
+            pipeline=str(name),
         ),
         "snapshot": snapshot_form(
             row["phase"], tables, () if seen is None else seen.samples, now_us
         ),
-        "not_copied": [] if seen is None else list(seen.not_copied[:_TROUBLES_SHOWN]),
+        "not_copied": [] if seen is None else list(seen.not_copied[:TROUBLES_SHOWN]),
         "is_handed_off": store.is_handed_off(name),
         "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
         "events": event_forms(store.events(name, events)),
@@ -223,7 +178,10 @@ def _preflight_form(store: SqlStateReader, name: PipelineName) -> Form | None:
     form = _noted(store, name, NoteKind.PREFLIGHT)
     if form is None:
         return None
-    findings = [{**found, "in_airflow": way_in_airflow(found["fix"])} for found in form["findings"]]
+    findings = [
+        {**found, "in_airflow": way_in_airflow(found["fix"], pipeline=str(name))}
+        for found in form["findings"]
+    ]
     return {**form, "findings": findings}
 
 

@@ -24,21 +24,27 @@ def table_forms(
     verified: Note | None,
     *,
     is_streamed: bool,
+    pipeline: str = "",
 ) -> list[Form]:
     """Return tables as JSON, with the requests that read them and their last comparison."""
     reading = [each for each in requests if each.status is RequestStatus.READING]
     found = {} if verified is None else verified.form["tables"]
     return [
         {
-            **_table_form(table, reading, is_streamed=is_streamed),
+            **_table_form(table, reading),
+            "error": stopped_facts(
+                table.error, table.source, is_streamed=is_streamed, pipeline=pipeline
+            )
+            if table.error
+            else None,
             "verified": found.get(table.source),
         }
         for table in tables
     ]
 
 
-def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed: bool) -> Form:
-    """Return one table as JSON."""
+def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
+    """Return one table as JSON, without its error."""
     return {
         "source": table.source,
         "sink": table.sink,
@@ -56,9 +62,6 @@ def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed
         "splits": sum(table.splits.values()),
         "by_request": table.planning_done and not table.splits,
         "strip": "".join(_cell(cell) * len([*same]) for cell, same in groupby(table.cells)),
-        "error": stopped_facts(table.error, table.source, is_streamed=is_streamed)
-        if table.error
-        else None,
         "requests": [
             each.request_id
             for each in reading

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.views.outages import outage_text
 from airflow_cdc_provider.views.status import PipelineStatus
 
@@ -80,10 +81,10 @@ def progress_line(
     parts += [outage_text(outage, status.at_us) for outage in status.outages]
     if status.state.phase in {Phase.PLANNING, Phase.SNAPSHOT}:
         parts.append(f"splits {_splits(status)}")
-        parts.append(f"{status.rows:,} rows{_rate(rows_per_s)}")
+        parts.append(f"{counted(status.rows, 'row')}{_rate(rows_per_s)}")
         parts += filter(None, (left, _reading_text(status)))
     elif status.stream is not None:
-        parts.append(f"{status.stream.changes:,} changes{_rate(changes_per_s)}")
+        parts.append(f"{counted(status.stream.changes, 'change')}{_rate(changes_per_s)}")
         parts.append(f"lag {lag_text(status)}")
         parts.append(f"at {status.stream.position.short}")
     done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import Note
 from airflow_cdc_provider.views.freshness import late_lines
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.views.status import PipelineStatus
+    from airflow_cdc_provider.views.status import PipelineStatus, TableStatus
 
-_READ = frozenset({TablePhase.CATCHING_UP.value, TablePhase.CONSISTENT.value})
+_UNREAD = frozenset(
+    each.value
+    for each in (TablePhase.PLANNED, TablePhase.SNAPSHOT, TablePhase.READ, TablePhase.CHANGED)
+)
 
 
 def refusal_of(note: Note | None) -> CdcError | None:
@@ -42,17 +46,26 @@ def remark_lines(status: PipelineStatus) -> list[str]:
     lines += [] if status.refusal is None else [f"  problem: {status.refusal}"]
     lines += [f"  problem: {text}" for text in late_lines(status)]
     if status.conflicts:
-        lines.append(f"  {status.conflicts} conflicts were settled: `conflicts` lists them")
+        settled = counted(status.conflicts, "conflict was", "conflicts were")
+        lines.append(f"  {settled} settled: `conflicts` lists them")
     for made in status.overrides:
         at = datetime.fromtimestamp(made["at_us"] / 1e6, UTC)
         lines.append(
             f"  {made['command']} by {made['by']}, {at:%Y-%m-%d %H:%M} UTC: {made['what']}; "
             f"reason: {made['reason']}"
         )
-    for table in status.tables:
-        if table.by_request:
-            are = "were" if table.phase in _READ else "are"
-            lines.append(
-                f"  {table.source}: its rows {are} read by a request, or by the opposite edge"
-            )
-    return lines
+    return lines + [
+        f"  {table.source}: {_without_splits(table)}" for table in status.tables if table.by_request
+    ]
+
+
+def _without_splits(table: TableStatus) -> str:
+    """Describe where the rows of a table come from that has no splits of a snapshot."""
+    if table.requests:
+        return f"its rows are read by {', '.join(table.requests)}"
+    if table.phase in _UNREAD:
+        return "its rows wait for a request that reads them"
+    return (
+        "this state has no snapshot of its rows: they came by a request, by the opposite edge, or "
+        "before the state was lost"
+    )

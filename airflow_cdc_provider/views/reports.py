@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import KeyList
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
@@ -31,9 +32,9 @@ Form = dict[str, Any]
 def check_lines(report: CheckReport) -> list[str]:
     """Return all findings of a check as lines, with their fixes."""
     lines = [line for _, line in all_finding_lines(report.findings)]
-    counted = ", ".join(f"{count} {level}" for level, count in report.counts.items())
+    levels = ", ".join(f"{count} {level}" for level, count in report.counts.items())
     verdict = "refused" if report.blocks else "fine"
-    lines.append(f"{verdict}: {len(report.tables)} tables; findings: {counted or 'none'}")
+    lines.append(f"{verdict}: {counted(len(report.tables), 'table')}; findings: {levels or 'none'}")
     return lines
 
 
@@ -147,13 +148,13 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
         seconds = float(read.get("seconds", 0)) or 1.0
         rows = int(read.get("rows", 0))
         lines.append(
-            f"snapshot: {rows:,} rows in {read.get('splits', 0)} splits, "
+            f"snapshot: {counted(rows, 'row')} in {counted(int(read.get('splits', 0)), 'split')}, "
             f"{seconds:.1f} s ({rows / seconds:,.0f} rows/s)"
         )
     stream = form["stream"]
     if stream.get("job"):
-        counts = f"{int(stream.get('changes', 0)):,} changes in "
-        counts += f"{int(stream.get('transactions', 0)):,} transactions"
+        counts = f"{counted(int(stream.get('changes', 0)), 'change')} in "
+        counts += counted(int(stream.get("transactions", 0)), "transaction")
     else:
         counts = "nothing to do, the sink has all of the source's log"
     lines.append(f"stream: {counts}, at {stream.get('position', '')}")
@@ -174,7 +175,7 @@ def status_lines(status: PipelineStatus) -> list[str]:
         error = f" - {table.error}" if table.error else ""
         again = f", read again by {', '.join(table.requests)}" if table.requests else ""
         done = f"{table.splits_finished}/{table.splits_planned}{more}"
-        read = "" if table.by_request else f", splits {done}, {table.rows:,} rows"
+        read = "" if table.by_request else f", splits {done}, {counted(table.rows, 'row')}"
         lines.append(f"  {table.source} -> {table.sink}: {table.phase}{read}{again}{error}")
     if status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
@@ -213,7 +214,7 @@ def repair_line(repair: Repair) -> str:
     verb = "are" if ranges > 1 else "is"
     return (
         f"to repair {verdict.table}: {where} ({rows} rows) {verb} read again; "
-        f"{verdict.missing + verdict.different:,} rows written, {verdict.extra:,} deleted"
+        f"{counted(verdict.missing + verdict.different, 'row')} written, {verdict.extra:,} deleted"
     )
 
 
@@ -264,9 +265,10 @@ def equal_tables_line(report: VerifyReport) -> str:
     equal = [table for table in report.tables if table.equal]
     rows = sum(table.rows_source for table in equal)
     unsettled = sum(table.unsettled for table in equal)
-    changing = f", {unsettled:,} rows still changing" if unsettled else ""
-    count = len(report.tables)
-    return f"{len(equal)} of {count} tables equal, {rows:,} rows{changing}, {report.seconds:.1f} s"
+    changing = f", {counted(unsettled, 'row')} still changing" if unsettled else ""
+    tables = counted(len(report.tables), "table")
+    found = f"{len(equal)} of {tables} equal, {counted(rows, 'row')}{changing}"
+    return f"{found}, {report.seconds:.1f} s"
 
 
 def compared_line(report: VerifyReport) -> str:
@@ -275,6 +277,6 @@ def compared_line(report: VerifyReport) -> str:
     size = sum(table.bytes for table in report.tables)
     verdict = "equal" if report.equal else "DIFFERENT"
     return (
-        f"{verdict}: {len(report.tables)} tables, {rows:,} rows, {size / 1e6:,.1f} MB compared "
-        f"in {report.seconds:.1f} s"
+        f"{verdict}: {counted(len(report.tables), 'table')}, {counted(rows, 'row')}, "
+        f"{size / 1e6:,.1f} MB compared in {report.seconds:.1f} s"
     )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.codec import chosen_to_json, key_to_json
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.requests import MOST_COUNTED, Request
 from airflow_cdc_provider.core.splits import KeyList
 
@@ -66,11 +67,13 @@ def request_line(request: Request) -> str:
 def progress_text(request: Request) -> str:
     """Return how many rows of a request are read, and of how many."""
     is_known = request.estimated_rows is not None and request.status.is_open
-    about = f" of about {request.estimated_rows:,}" if is_known else ""
+    whole = counted(request.estimated_rows or 0, "row") if is_known else ""
+    rows = f"{request.rows:,} of about {whole}" if whole else counted(request.rows, "row")
     tables = len(request.scope.tables)
     done = f", {request.tables_done}/{tables} tables" if tables > 1 else ""
     left = f", {request.left:,} left as the sink's node had changed them" if request.left else ""
-    return f"{request.rows:,}{about} rows in {request.splits} splits{done}{left}"
+    splits = counted(request.splits, "split")
+    return f"{rows} in {splits}{done}{left}"
 
 
 def standing_text(request: Request) -> str:
@@ -122,7 +125,7 @@ def estimate_form(found: Estimate) -> list[Form]:
 
 def _rows(rows: int | None) -> str:
     """Return a row count as text."""
-    return f"more than {MOST_COUNTED:,} rows" if rows is None else f"about {rows:,} rows"
+    return f"more than {MOST_COUNTED:,} rows" if rows is None else f"about {counted(rows, 'row')}"
 
 
 def cost_form(cost: TableCost) -> Form:
@@ -142,7 +145,7 @@ def cost_lines(cost: TableCost) -> list[str]:
     sink = _rows(cost.sink_rows)
     found = [f"{_rows(cost.source_rows)} at the source, {sink} at the sink"]
     if cost.deletes:
-        found.append(f"about {cost.deletes:,} rows more at the sink, to be deleted")
+        found.append(f"about {counted(cost.deletes, 'row')} more at the sink, to be deleted")
     if cost.bytes is not None and cost.seconds is not None:
         time = f"about {cost.seconds:,.0f} s" if cost.seconds >= 1 else "less than a second"
         found.append(

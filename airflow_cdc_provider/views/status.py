@@ -62,7 +62,7 @@ class TableStatus:
     requests: tuple[str, ...] = ()
     """Ids of the requests under which it is being read again."""
     by_request: bool = False
-    """A request reads its rows, or has read them: they are counted there, and not in splits."""
+    """It has no splits: a request reads its rows, or they came in another way."""
 
     @classmethod
     def of(

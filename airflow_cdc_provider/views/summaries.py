@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
@@ -59,9 +60,10 @@ def plan_line(plan: PlanSummary, splits: int) -> str:
     """Return a plan step's result as one line; `splits` are those planned so far."""
     rows = sum(table.estimated_rows for table in plan.tables)
     made = "made" if plan.is_new else "was there already"
-    parts = [f"{len(plan.tables)} tables", f"about {rows:,} rows"]
-    parts += [f"{splits:,} splits planned so far"] if splits else []
-    parts += [f"{len(plan.created)} tables created at the sink"] if plan.created else []
+    parts = [counted(len(plan.tables), "table"), f"about {counted(rows, 'row')}"]
+    parts += [f"{counted(splits, 'split')} planned so far"] if splits else []
+    created = counted(len(plan.created), "table")
+    parts += [f"{created} created at the sink"] if plan.created else []
     parts += ["the snapshot is done"] if plan.handed_off else []
     return f"plan {plan.plan_id} {made}: {', '.join(parts)}"
 
@@ -93,7 +95,8 @@ def hand_off_line(status: PipelineStatus, stream: StreamSplit) -> str:
     """Return where the stream starts, and from how many splits, as one line."""
     splits = sum(len(table.finished) for table in stream.tables)
     return (
-        f"{len(stream.tables)} tables, {splits:,} splits, {status.rows:,} rows read; "
+        f"{counted(len(stream.tables), 'table')}, {counted(splits, 'split')}, "
+        f"{counted(status.rows, 'row')} read; "
         f"the stream starts at {_text(stream.start)}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.views.page_problems import REFUSED
 from airflow_cdc_provider.web.known import KnownDag
 
 Form = dict[str, Any]
@@ -13,8 +14,9 @@ _SWITCH_ON = "switch the DAG {dag_id} on, or pause the pipeline"
 
 
 def with_nobody(row: Form, dag: KnownDag) -> Form:
-    """Return a pipeline's row, with a problem first if it should run and no process will.
+    """Return a pipeline's row, with a problem if it should run and no process will.
 
+    It is behind what was refused, which says why none does, and before all else.
     One that never ran waits for its first run, and one that failed says why it does not run.
     """
     is_wanted = row.get("wanted") == Wanted.RUN.value and not row["owner"]
@@ -32,4 +34,6 @@ def with_nobody(row: Form, dag: KnownDag) -> Form:
         "what": f"it is wanted to run, and nothing runs it: {why}",
         "remedy": remedy.format(dag_id=dag.dag_id),
     }
-    return {**row, "problems": [problem, *row["problems"]]}
+    refused = [each for each in row["problems"] if REFUSED in each]
+    others = [each for each in row["problems"] if REFUSED not in each]
+    return {**row, "problems": [*refused, problem, *others]}

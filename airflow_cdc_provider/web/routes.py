@@ -52,6 +52,8 @@ _ONE = "/pipelines/{dag_id}/{pipeline}"
 _DAY_US = 24 * 3600 * 1_000_000
 _EVENTS = 100
 _MOST_TABLES = 1000
+_NO_JOB = "no job was started: the task did the work itself, see its log"
+_ELSEWHERE = "the newest job's log is not on this machine"
 _KNOWN = KnownPipelines()
 _STORES = OpenStores()
 
@@ -213,12 +215,13 @@ def job_log(known: Known) -> PlainTextResponse:
     """Return the end of the newest job's log as text."""
     store, name = _looked_at(known), PipelineName(known.name)
     state = store.pipeline(name)
-    generation = 0 if state is None else state.generation
-    text = log_text(job_log_form(store.job_events(name, generation), generation), known.name)
+    if state is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"{name} has not run yet")
+    generation = state.generation
+    told = job_log_form(store.job_events(name, generation), generation)
+    text = log_text(told, known.name)
     if text is None:
-        raise HTTPException(
-            status.HTTP_404_NOT_FOUND, "the newest job's log is not on this machine"
-        )
+        raise HTTPException(status.HTTP_404_NOT_FOUND, _NO_JOB if told is None else _ELSEWHERE)
     return PlainTextResponse(text)
 
 

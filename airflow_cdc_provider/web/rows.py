@@ -91,12 +91,13 @@ def row_of(known: KnownPipeline, row: Form, side: AirflowSide) -> Form:
         standing = Standing.BROKEN if is_broken else Standing.UNREADABLE
         return {**form, "state": standing.value}
     form = with_failed_run(with_nobody(form, dag), runs)
-    return {**_with_refusal(form, shown.refused), "state": standing_of(form, dag, runs).value}
+    form = {**form, "state": standing_of(form, dag, runs).value}
+    return _with_refusal(form, shown.refused, known.name)
 
 
-def _with_refusal(row: Form, refused: StoredError) -> Form:
+def _with_refusal(row: Form, refused: StoredError, name: str) -> Form:
     """Return a row, with the file's error as its first problem if it has one."""
     if not refused:
         return row
-    problem = {"table": "", "level": "error", **stored_facts(refused)}
+    problem = {"table": "", "level": "error", **stored_facts(refused, pipeline=name)}
     return {**row, "problems": [problem, *row["problems"]]}

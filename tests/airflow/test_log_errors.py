@@ -6,9 +6,16 @@ In processes of their own, for logging is set up once for all of a process.
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.hooks.job_log import log_shown_on_failure
 
 _TASK = """
 import sys
@@ -85,3 +92,29 @@ def test_any_other_error_keeps_its_stack() -> None:
     lines = logged("ValueError('a defect of ours')")
     assert "a defect of ours" in json.dumps(lines[-1])
     assert "run" in json.dumps(lines[-1]["exception"])
+
+
+JOB_LOG = """\
+2026-11-27 20:02:11,004 INFO airflow_cdc_provider.engine.job table is consistent: shop.orders
+26/11/27 20:02:12 WARN SparkContext: an old setting
+2026-11-27 20:02:13,100 ERROR airflow_cdc_provider.engine.job it failed
+Traceback (most recent call last):
+{"outcome": "failed"}
+"""
+
+
+def test_lines_of_a_jobs_log_keep_their_level(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(JOB_LOG)
+    log = logging.getLogger("a.task")
+    with (
+        caplog.at_level(logging.DEBUG, logger=log.name),
+        pytest.raises(RefusedError),
+        log_shown_on_failure(path, log),
+    ):
+        raise RefusedError("it failed", where="here", risk="none", remedy="none")
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["INFO", "WARNING", "ERROR", "ERROR", "ERROR", "INFO"]
+    assert "table is consistent" in caplog.records[0].getMessage()

@@ -154,7 +154,7 @@ def test_the_way_back_is_begun_by_a_dag_of_its_own_that_finds_the_other_file(pai
     assert refused.states["preflight"] == "failed"
     assert Run(dags[f"{there}__sync"], MONDAY).state == "success"
     seeded = Run(dags[f"{back}__seed"], MONDAY)
-    assert "1 tables" in seeded.returned("seed")["done"]
+    assert "1 table" in seeded.returned("seed")["done"]
     streams = Run(dags[f"{back}__sync"], TUESDAY)
     assert (streams.state, streams.returned("snapshot")["ran"]) == ("success", False)
     assert pair.is_equal

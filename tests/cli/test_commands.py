@@ -22,7 +22,7 @@ from tests.systems.mysql.read_logs import position_of
 def test_a_fit_pipeline_passes_the_check(say: Say) -> None:
     said = say("check")
     assert said.code == 0
-    assert "fine: 1 tables" in said.out
+    assert "fine: 1 table;" in said.out
     assert said.err == ""
 
 

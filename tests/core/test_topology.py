@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_cdc_provider.core.conflict_rules import ConflictRule, TableRule
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.markers import Marker
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.topology import Topology, default_marker, is_topology_name
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,63}", fullmatch=True)
@@ -53,3 +55,41 @@ def test_an_edge_leaves_out_what_came_from_its_sink_and_what_the_file_says() -> 
     assert origins.leaves_out(Marker("b", "b", "a"))
     assert origins.leaves_out(Marker("d", "c", "a"))
     assert not origins.leaves_out(Marker("c", "c", "a"))
+
+
+def edge_with(winner: str, **rules: ConflictRule) -> Topology:
+    own = (TableRule(TablePattern.parse(f"bank.{name}"), rule) for name, rule in rules.items())
+    return Topology(
+        "banks", "berlin", "paris", default_marker("banks"), winner=winner, rules=tuple(own)
+    )
+
+
+def test_one_table_with_a_rule_is_no_conflict_with_other_rules() -> None:
+    assert edge_with("berlin").settles == "berlin wins"
+    one = edge_with("berlin", accounts=ConflictRule(""))
+    assert one.settles == "berlin wins; own rules for 1 table or pattern"
+
+
+def test_rules_that_changed_are_named_with_the_former_ones() -> None:
+    stops, by_version = ConflictRule(""), ConflictRule("berlin", "version")
+    before = edge_with("berlin", accounts=stops, rates=ConflictRule("paris"), same=stops)
+    now = edge_with("paris", accounts=by_version, same=stops, stock=by_version)
+    assert now.rules_since(before) == (
+        "tables without a rule of their own: paris wins, before: berlin wins; "
+        "bank.accounts: the greater version wins, then berlin, before: a conflict stops the edge; "
+        "bank.stock: the greater version wins, then berlin, before: no rule of its own; "
+        "bank.rates: no rule of its own, before: paris wins"
+    )
+
+
+def test_of_many_rules_that_changed_a_few_are_named_and_the_rest_is_counted() -> None:
+    many = edge_with("berlin", **{f"t{number}": ConflictRule("") for number in range(9)})
+    assert many.rules_since(edge_with("berlin")).endswith(
+        "; bank.t4: a conflict stops the edge, before: no rule of its own; and 4 more"
+    )
+
+
+def test_rules_in_another_order_are_said_to_be_that() -> None:
+    first, second = ConflictRule(""), ConflictRule("paris")
+    one, other = edge_with("berlin", a=first, b=second), edge_with("berlin", b=second, a=first)
+    assert one.rules_since(other) == "the same ones in another order"

@@ -65,7 +65,8 @@ def test_a_pair_that_has_caught_up_takes_them(pair: Pair) -> None:
         assert not any("rules for conflicts" in text for text in texts)
     with pair.back.opened() as run:
         texts = [event.text for event in run.store.events(run.name)]
-        assert "rules for conflicts: two wins; before: one wins" in texts
+        said = "tables without a rule of their own: two wins, before: one wins"
+        assert f"rules for conflicts changed: {said}" in texts
     write_rules(pair.there, pair.back, rules="policy: column, column: version, winner: one")
     pair.catch_up()
     change_at_both(pair, 3, version=5)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, PipelineFileError, UnsupportedTableError
-from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.findings import NOT_ADDABLE, Finding, Level
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
@@ -47,6 +47,8 @@ def test_a_later_table_with_a_fault_is_told_and_stops_nothing(
     assert "table.not_in_plan" in {finding.code for finding in told}
     assert any("`add`" in f"{finding.why} {finding.fix}" for finding in told)
     assert len(told) > 1, "what is wrong with it is not told"
+    against = {each.only or each.subject for each in told if each.why.startswith(NOT_ADDABLE)}
+    assert against == {f"{shop.database}.later"}
     assert {finding.level for finding in told} <= {Level.WARN, Level.INFO}
     went_on = plan(shop.run())
     assert (went_on.is_new, went_on.not_copied) == (False, (f"{shop.database}.later",))

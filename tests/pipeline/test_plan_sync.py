@@ -63,6 +63,9 @@ def test_a_table_that_is_new_in_the_file_is_added_by_the_run(either: Shop) -> No
     only_at_sink(shop)
     assert copied(shop) == {"orders"}
     pick(shop, "orders", "later")
+    (said,) = (each for each in check(shop.run()).findings if each.code == "table.not_in_plan")
+    assert said.why == "it is not copied yet"
+    assert said.fix.startswith("`run` adds it behind its preflight, if nothing speaks against it")
     (line,) = synced(shop).plan.changed
     assert line.startswith(f"added: {shop.database}.later;")
     assert at_sink(shop, "later") == at_source(shop, "later")

@@ -176,6 +176,9 @@ def test_a_first_run_of_small_tables_needs_no_job(shop: Shop) -> None:
     assert not jvms
     assert done.snapshot is not None
     assert (done.snapshot.outcome, done.snapshot.result["rows"]) == ("finished", 5)
+    said = [event.text for event in run.store.events(run.name) if "snapshot without" in event.text]
+    assert len(said) == 1
+    assert said[0].endswith(": at most about 20,000 rows of 2 tables to read")
     assert_equal(shop)
     assert ended_well(run)
 

@@ -86,7 +86,7 @@ def test_each_table_has_its_rule_and_a_name_goes_before_patterns() -> None:
         "logs": ConflictRule("paris"),
         "as": ConflictRule("berlin"),
     }
-    assert edge.settles == "the greater updated_at wins, 3 with other rules"
+    assert edge.settles == "the greater updated_at wins; own rules for 3 tables or patterns"
     assert Topology.from_json(edge.to_json()) == edge
     older = {key: value for key, value in edge.to_json().items() if key not in {"column", "rules"}}
     assert Topology.from_json(older).rule_of(TableId("shop", "lots")) == ConflictRule("berlin")

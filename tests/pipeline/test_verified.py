@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.requests import RequestStatus, Scope
 from airflow_cdc_provider.pipeline.run import Run, give_back
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verified import to_verify
 from airflow_cdc_provider.pipeline.steps.verifying import verify
@@ -13,6 +18,17 @@ from tests.pipeline.shop_tables import synced
 
 def names(run: Run) -> set[str]:
     return {table.table for table in to_verify(run)}
+
+
+def read_by_request(run: Run, part: KeyRange) -> None:
+    """Have a request that has read rows of `orders` again, as far as the state says."""
+    (table,) = (each.table for each in run.store.tables(run.name) if each.table.table == "orders")
+    scope = Scope((table,), () if part == KeyRange() else (part,))
+    request = ask_resync(run, scope)
+    generation = run.store.take_over(run.name, "a test").generation
+    for former, to in pairwise((RequestStatus.ASKED, RequestStatus.READING, RequestStatus.DONE)):
+        run.store.move_request(run.name, generation, request.request_id, expected=former, to=to)
+    run.store.release_lease(run.name, generation)
 
 
 def test_tables_are_compared_until_they_are_equal_and_again_when_they_are_read_or_altered(
@@ -39,6 +55,11 @@ def test_tables_are_compared_until_they_are_equal_and_again_when_they_are_read_o
     shop.at_source("INSERT INTO items VALUES (1, 'one', 1)")
     assert names(synced(shop)) == {"items"}
     assert verify(run).equal
+    read_by_request(run, KeyRange())
+    assert names(run) == {"orders"}
+    assert verify(run).equal
+    read_by_request(run, KeyRange((1,), (2,)))  # some rows are no reason
+    assert names(run) == set()
     again = shop.run()
     reset_tables(again, [TableId(shop.database, "orders")])
     give_back(again)

@@ -43,14 +43,24 @@ from airflow_cdc_provider.views.in_airflow import way_in_airflow
         ("see what stands there with `log`", "`log`: `airflow cdc log a.yaml`"),
         (
             "`run` this one with --seeded-from its file",
-            "`run`: trigger the DAG `<pipeline>__sync`; `--seeded-from`: trigger the DAG "
-            "`<pipeline>__seed` first, which needs no file",
+            "`--seeded-from`: trigger the DAG `<pipeline>__seed`, which finds the file itself, and "
+            "then the DAG `<pipeline>__sync`",
         ),
         ("`accept` the source with --source", "`accept`: `airflow cdc accept a.yaml`"),
     ],
 )
 def test_a_remedy_that_names_a_command_has_its_way_in_airflow(remedy: str, way: str) -> None:
     assert way_in_airflow(remedy, file="a.yaml") == way
+
+
+def test_dags_have_the_name_of_the_pipeline_where_that_is_known() -> None:
+    way = way_in_airflow("`run` this one with --seeded-from its file", pipeline="back")
+    assert way == (
+        "`--seeded-from`: trigger the DAG `back__seed`, which finds the file itself, and then the "
+        "DAG `back__sync`"
+    )
+    error = RefusedError("gone", where="here", risk="none", remedy="`run` it")
+    assert error_lines(error, file="a.yaml", pipeline="shop")[-1].endswith("`shop__sync`")
 
 
 def test_what_is_about_one_table_is_done_to_that_alone() -> None:

@@ -183,6 +183,47 @@ def test_a_short_times_axis_names_seconds(tab: Tab, served: Served) -> None:
     assert tab.evaluate(ask, [60, 3]) == ["03:04", "03:05", "03:06"]
 
 
+def test_an_axis_is_as_wide_as_its_labels(tab: Tab, served: Served) -> None:
+    tab.goto(f"{served.url}/cdc/page")
+    widths = """async ([font, labels]) => {
+        const { axisWidth } = await import(new URL("static/chart.js", document.baseURI));
+        const pen = document.createElement("canvas").getContext("2d");
+        pen.font = font;
+        const needed = labels.map((each) => pen.measureText(each).width);
+        return [axisWidth(null, labels), Math.max(...needed)];
+    }"""
+    font = "11px system-ui, sans-serif"
+    wide, needed = tab.evaluate(widths, [font, ["0 s", "1 min 40 s", "16 min 40 s"]])
+    assert wide > needed + 5
+    assert tab.evaluate(widths, [font, ["0 s", "5.0 s"]])[0] == 58
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("berlin", "berlin → paris of banks"), ("db1", "db1 → paris · berlin → paris of banks")],
+)
+def test_a_heading_names_the_same_ends_once(
+    tab: Tab, served: Served, source: str, said: str
+) -> None:
+    tab.goto(f"{served.url}/cdc/page")
+    shown = """async (it) => {
+        const { described } = await import(new URL("static/heading.js", document.baseURI));
+        return described(it);
+    }"""
+    edge = {"topology": "banks", "src_node": "berlin", "dst_node": "paris"}
+    assert tab.evaluate(shown, {"source": source, "sink": "paris", "edge": edge}) == said
+
+
+def test_one_of_a_kind_has_a_noun_without_an_s(tab: Tab, served: Served) -> None:
+    tab.goto(f"{served.url}/cdc/page")
+    shown = """async (table) => {
+        const { rowsOf } = await import(new URL("static/parts.js", document.baseURI));
+        return rowsOf(table);
+    }"""
+    assert tab.evaluate(shown, {"rows": 0, "estimated_rows": 1}) == "0 of about 1 row"
+    assert tab.evaluate(shown, {"rows": 2, "estimated_rows": 1}) == "2 of about 2 rows"
+
+
 def test_pause_is_asked_once_and_noted_with_who_asked(
     tab: Tab, served: Served, store: SqlStateStore
 ) -> None:

@@ -70,12 +70,17 @@ def test_nobody_reads_a_log_without_a_token(page: Page, log: Path, path: str) ->
 def test_a_log_of_another_machine_is_named_and_not_read(page: Page, store: SqlStateStore) -> None:
     generation = streaming(store)
     assert page.get(ONE).json()["job_log"] is None
-    assert page.get(f"{ONE}/job_log").status_code == 404
+    answer = page.get(f"{ONE}/job_log")
+    assert (answer.status_code, answer.json()["detail"].split(":")[0]) == (
+        404,
+        "no job was started",
+    )
     far = Path("/logs/web_shop/web_shop-stream-1-ff.log")
     told_job_log(store, generation, far)
     told = page.get(ONE).json()["job_log"]
     assert told == {"path": str(far), "host": "worker-7", "is_here": False}
-    assert page.get(f"{ONE}/job_log").status_code == 404
+    answer = page.get(f"{ONE}/job_log")
+    assert (answer.status_code, "is not on this machine" in answer.text) == (404, True)
 
 
 def test_no_other_file_is_read_whatever_the_state_store_says(
@@ -129,5 +134,6 @@ def test_to_ask_for_the_log_of_one_that_never_ran_stores_nothing(
 ) -> None:
     name = PipelineName("web_unborn")
     pipeline_dags(tmp_path, [str(name)])
-    assert page.get(f"/api/pipelines/{name}__sync/{name}/job_log").status_code == 404
+    answer = page.get(f"/api/pipelines/{name}__sync/{name}/job_log")
+    assert (answer.status_code, answer.json()["detail"]) == (404, f"{name} has not run yet")
     assert store.pipeline(name) is None

@@ -33,6 +33,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.open_connections import OpenConnections
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.job import Job
@@ -337,7 +338,8 @@ class RequestWorker:
         self._job.move_request(request, status, error)
         with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
             sink.forget(request.ledger_key)
-        text = f"{request.kind.value} {request.request_id} {status.value}: {request.rows:,} rows"
+        rows = counted(request.rows, "row")
+        text = f"{request.kind.value} {request.request_id} {status.value}: {rows}"
         text += (
             f", {request.left:,} left as the sink's node had changed them" if request.left else ""
         )

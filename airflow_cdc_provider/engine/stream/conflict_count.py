@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import NoteKind
 
@@ -43,5 +44,6 @@ class ConflictCount:
         self._store.keep_note(self._name, NoteKind.CONFLICTS, {"count": count, "told": self._told})
         if is_time:
             self._tell_s = now_s + TELL_EVERY_S
-            text = f"{new} rows were changed at both nodes and settled; `conflicts` lists them"
+            rows = counted(new, "row was", "rows were")
+            text = f"{rows} changed at both nodes and settled; `conflicts` lists them"
             self._store.tell(self._name, text, level="warning")

@@ -414,9 +414,9 @@ class PipelineFile(Section):
     verify: Literal["after_snapshot", "always", "never"] = Field(
         default="after_snapshot",
         description="When a run of `<pipeline>__sync` compares the rows of source and sink, all of "
-        "a table's on both servers: `after_snapshot`, those of tables that were read, or got "
-        "another definition, since they were last found equal; `always`, of all tables in each "
-        "run; `never`.",
+        "a table's on both servers: `after_snapshot`, those of tables that were read as a whole, "
+        "by a snapshot or a request, or got another definition, since they were last found equal; "
+        "`always`, of all tables in each run; `never`.",
     )
     topology: TopologySection | None = Field(
         default=None,

@@ -124,7 +124,7 @@ def _take(run: Run, ledger: Ledger, back: Run, its_ledger: Ledger) -> None:
     _keep(back, its_ledger, form["other"])
     _keep(run, ledger, form["mine"])
     run.store.keep_note(run.name, NoteKind.RULES, {})
-    run.store.tell(run.name, f"rules for conflicts: {edge.settles}; before: {before.settles}")
+    run.store.tell(run.name, f"rules for conflicts changed: {edge.rules_since(before)}")
 
 
 def _end_taking(run: Run, ledger: Ledger, back: Run, its_ledger: Ledger) -> None:
@@ -210,8 +210,9 @@ def _require_nothing_to_bring(run: Run, stream: StreamSplit) -> None:
         risk="a conflict could be settled by the former rules at one node and by these at the "
         "other one; nothing was changed",
         remedy="write the former rules in both files, let nobody write, and run both edges until "
-        "both have caught up; then `pause` both, change the files, and run them again. Where a "
-        "conflict has stopped them, first change the rule of its table alone",
+        "both have caught up; then `pause` both, change the files, `resume` both, and run one, "
+        "then the other. Where a conflict has stopped them, first change the rule of its table "
+        "alone",
     )
 
 

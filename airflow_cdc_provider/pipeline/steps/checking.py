@@ -22,7 +22,13 @@ from airflow_cdc_provider.core.errors import (
     PreflightError,
     SchemaMovedError,
 )
-from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
+from airflow_cdc_provider.core.findings import (
+    NOT_ADDABLE,
+    Finding,
+    Level,
+    PipelineCode,
+    sorted_findings,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
@@ -174,7 +180,8 @@ def _checked(run: Run) -> CheckReport:
     )
     found = list(_without_one_table(run, planned, found))
     if late:
-        found += _if_reset([*of_later, *_preflight_of_later(run, later)], found)
+        against = [*of_later, *_preflight_of_later(run, later)]
+        found += _if_reset(against, found, later.plans)
     return CheckReport(
         str(run.name),
         captured.plans,
@@ -298,12 +305,16 @@ def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
         ]
 
 
-def _if_reset(findings: Iterable[Finding], found: Collection[Finding]) -> Iterator[Finding]:
+def _if_reset(
+    findings: Iterable[Finding], found: Collection[Finding], plans: Sequence[TablePlan]
+) -> Iterator[Finding]:
     """Turn findings that would block a later table into warnings, except those already known."""
+    tables = {str(plan.sink_table): str(plan.schema.table) for plan in plans}
     for finding in findings:
         if finding.level is Level.BLOCK and finding not in found:
-            why = f"it is not copied, and `add` would be refused: {finding.why}"
-            yield replace(finding, level=Level.WARN, why=why)
+            only = finding.only or tables.get(finding.subject, "")
+            why = f"{NOT_ADDABLE}: {finding.why}"
+            yield replace(finding, level=Level.WARN, why=why, only=only)
 
 
 def _waiting(patterns: Iterable[WaitingPattern]) -> Iterator[Finding]:
@@ -400,16 +411,16 @@ def _not_as_planned(
     plans = (*captured.without(not_copied).plans, *captured.only(not_copied).plans)
     shared = {table: what for table, (_, what, _) in shared_targets(run.loaded, plans)}
     adds = run.model.source.new_tables == "add" and follows_file(run) and not run.model.edge
-    by_run = "the next `run` adds it, if nothing speaks against it; " if adds else ""
+    by_run = "`run` adds it behind its preflight, if nothing speaks against it; " if adds else ""
     for table in not_copied:
-        refused = f", and `add` would be refused: {shared[table]}" if table in shared else ""
+        why = "it is not copied yet" if adds else "it is not copied"
         yield Finding(
             PipelineCode.TABLE_NOT_IN_PLAN,
             Level.WARN,
             str(table),
             "it fits source.tables, and came after the plan was made",
             "a plan that has it",
-            f"it is not copied{refused}",
+            f"{NOT_ADDABLE}: {shared[table]}" if table in shared else why,
             f"{by_run}`add` it, which reads it alone, or put it into source.exclude"
             if run.model.edge is None
             else "put it into source.exclude, or into a topology of its own",

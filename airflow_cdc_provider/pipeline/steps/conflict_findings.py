@@ -59,8 +59,14 @@ def conflict_findings(
                 f"its rule for conflicts is here that {here.whole}, and in the file of the "
                 f"edge back that {there.whole}",
                 "the same rule in the files of both edges",
-                f"write the same rule for {plan.schema.table} and {plan.sink_table}",
+                f"write the same rule for {_names(plan)}, in both files",
             )
+
+
+def _names(plan: TablePlan) -> str:
+    """Return a table's names at both nodes, once where they are the same."""
+    names = dict.fromkeys((plan.schema.table, plan.sink_table))
+    return " and ".join(map(str, names))
 
 
 def other_rules(

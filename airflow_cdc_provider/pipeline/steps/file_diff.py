@@ -227,8 +227,8 @@ def _edge(edge: Topology | None, origin: PlanOrigin, *, may_have_rules: bool) ->
         if not may_have_rules:
             yield (
                 ("topology", "conflicts"),
-                f"its rules for conflicts are others now ({edge.settles}) than those that it went "
-                f"by so far ({before.settles})",
+                "its rules for conflicts are others now than those that it went by so far: "
+                f"{edge.rules_since(before)}",
                 "write the former ones, or begin a whole run, which changes them for both edges",
             )
         return

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
@@ -303,7 +304,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     release_tables(run, generation, keep=found.tables)
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
-    run.store.tell(run.name, f"plan {plan_id}: {len(found.tables)} tables")
+    run.store.tell(run.name, f"plan {plan_id}: {counted(len(found.tables), 'table')}")
     return PlanSummary(
         plan_id=plan_id,
         generation=generation,

@@ -7,6 +7,7 @@ from contextlib import closing
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.claims import release_tables
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
@@ -20,14 +21,15 @@ def reset(run: Run) -> str:
     """Make a new plan, so that the next run reads every table again; describe the result."""
     before = run.store.pipeline(run.name)
     summary = new_plan(run)
+    tables = counted(len(summary.tables), "table")
     run.store.want(run.name, Wanted.RUN)
     if before is None or not before.plan_id:
         return (
             f"{run.name} had no plan in this state store, and has a new plan for "
-            f"{len(summary.tables)} tables now. The next run reads them."
+            f"{tables} now. The next run reads them."
         )
     return (
-        f"{run.name} has a new plan for {len(summary.tables)} tables. Sink tables stay and are "
+        f"{run.name} has a new plan for {tables}. Sink tables stay and are "
         "replaced split by split by the next run; splits and position of the old plan are "
         "forgotten in state and ledger."
     )

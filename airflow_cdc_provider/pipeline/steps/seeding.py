@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.errors import (
     StepMissingError,
 )
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -391,6 +392,7 @@ def _begin(run: Run, captured: Captured, start: LogPosition) -> str:
         run.store.move(run.name, generation, expected=Phase.SNAPSHOT, to=Phase.HANDED_OFF)
         for table in tables:
             run.store.mark_table(run.name, generation, table, TablePhase.CATCHING_UP)
-    text = f"{run.name} begins at {start} with the rows that are there: {len(plans)} tables"
+    of = counted(len(plans), "table")
+    text = f"{run.name} begins at {start} with the rows that are there: {of}"
     run.store.tell(run.name, text)
     return text

@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.errors import CdcError, SnapshotRequiredError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.keys import bounding_whole
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.jobs import (
@@ -208,5 +209,9 @@ def _rows_left(run: Run) -> str:
                 continue  # it was changed, and is not read before it begins again
             looks = max(0, SMALL_ROWS - rows) // _ROWS_A_LOOK + 1
             rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, starts[table]), looks))
-    rest = f"and fewer than {_ROWS_A_LOOK:,} more in each of {len(schemas)} tables"
-    return f"some {rows:,} rows {rest}" if rows <= SMALL_ROWS else ""
+    if rows > SMALL_ROWS:
+        return ""
+    # behind the last boundary that was found, or before the first one, are fewer rows than a look's
+    most = rows + _ROWS_A_LOOK * len(schemas)
+    of = counted(len({split.table for split in unread} | schemas.keys()), "table")
+    return f"at most about {most:,} rows of {of}" if most else "no rows"

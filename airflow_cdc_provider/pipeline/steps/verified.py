@@ -1,7 +1,8 @@
 """What was compared, and when: noted, so that a run compares what was not found equal since.
 
-A table is to be compared again once it was read anew, or got another definition, or where the last
-comparison found rows that differ. Rows that only the stream brought are no reason.
+A table is to be compared again once all of it was read anew, by a snapshot or a request, or it got
+another definition, or where the last comparison found rows that differ. Rows that only the stream
+brought, or a request for some rows, are no reason.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import suppress
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind
+from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 
@@ -57,13 +59,25 @@ def changed_since_verified(run: Run) -> frozenset[TableId]:
 
 
 def to_verify(run: Run) -> tuple[TableId, ...]:
-    """Return the tables not found equal since their definition or phase last changed."""
+    """Return the tables not found equal since they were read or defined, or their phase changed."""
     note = run.store.note(run.name, NoteKind.VERIFIED)
     known = {} if note is None else note.form["tables"]
+    read_us = _read_again(run)
 
     def is_proven(table: TableId, changed_us: int) -> bool:
-        last = known.get(str(table))
-        return last is not None and last["equal"] and last["at_us"] > changed_us
+        last, since_us = known.get(str(table)), max(changed_us, read_us.get(table, 0))
+        return last is not None and last["equal"] and last["at_us"] > since_us
 
     states = run.store.tables(run.name)
     return tuple(each.table for each in states if not is_proven(each.table, each.changed_us))
+
+
+def _read_again(run: Run) -> dict[TableId, int]:
+    """Return when requests have last read all rows of tables again."""
+    found: dict[TableId, int] = {}
+    for each in run.store.requests(run.name):
+        is_whole = each.kind.reads_rows and not each.scope.ranges and each.scope.chosen is None
+        if is_whole and each.status is RequestStatus.DONE:
+            for table in each.scope.tables:
+                found[table] = max(found.get(table, 0), each.changed_us)
+    return found

@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { ask } from "./ask.js";
 import { h, part } from "./dom.js";
-import { count, when } from "./format.js";
+import { plural, when } from "./format.js";
 import { airflowLink, taskPath } from "./links.js";
 import { paragraphs, prose } from "./prose.js";
 import { scope } from "./requests.js";
@@ -49,7 +49,7 @@ const button = (key, text, isMain, isEnabled, act) =>
 
 function ofRequest(it, may, path, again) {
   const own = `${path}/requests/${encodeURIComponent(it.id)}`;
-  const rows = it.estimated_rows === null ? "its rows, which are not counted," : `about ${count(it.estimated_rows)} rows`;
+  const rows = it.estimated_rows === null ? "its rows, which are not counted," : `about ${plural(it.estimated_rows, "row")}`;
   const asking = (verb, route, text) => () => ask(text, verb, () => post(`${own}/${route}`), again);
   return question(
     it.id,

@@ -5,6 +5,9 @@ import { rate, seconds } from "./format.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
 const HEIGHT = 150;
+const FONT = "11px system-ui, sans-serif";
+const LEAST_AXIS = 58;
+const BESIDE_LABELS = 10;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** Samples, as the server gives them, as columns: time, lag, changes a second, rows a second. */
@@ -98,6 +101,15 @@ export function times(_chart, moments, _axis, _space, step) {
   return moments.map((moment) => text(new Date(moment * 1000)));
 }
 
+const pen = document.createElement("canvas").getContext("2d");
+
+/** How wide an upright axis is: plots one below the other are alike, unless a label is long. */
+export function axisWidth(_chart, labels) {
+  pen.font = FONT;
+  const widths = (labels ?? []).map((label) => pen.measureText(label).width);
+  return Math.max(LEAST_AXIS, Math.ceil(Math.max(0, ...widths)) + BESIDE_LABELS);
+}
+
 /** Say the value under the pointer, or nothing while there is none. */
 function say(chart, seen, text) {
   const at = chart.cursor.idx;
@@ -113,7 +125,7 @@ function options(width, tone, text, seen) {
     stroke: colour("--quiet"),
     grid: { stroke: colour("--line"), width: 1 },
     ticks: { show: false },
-    font: "11px system-ui, sans-serif",
+    font: FONT,
   };
   return {
     width,
@@ -124,7 +136,7 @@ function options(width, tone, text, seen) {
     scales: { y: { range: (_chart, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     axes: [
       { ...axis, values: times, space: 70, size: 30 },
-      { ...axis, size: 58, space: 34, values: (_chart, values) => values.map(text) },
+      { ...axis, size: axisWidth, space: 34, values: (_chart, values) => values.map(text) },
     ],
     series: [
       {},

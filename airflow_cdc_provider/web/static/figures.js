@@ -1,7 +1,7 @@
 // The numbers of a pipeline, and how far its snapshot is as a whole.
 
 import { h } from "./dom.js";
-import { compact, count, plural, rate, seconds, span } from "./format.js";
+import { compact, count, noun, rate, seconds, span } from "./format.js";
 import { age, bar, lagTone, lastLag, tile, waiting } from "./parts.js";
 import { settled } from "./topology.js";
 
@@ -15,7 +15,7 @@ export function figures(it) {
     tile("Rows/s read", rate(it.rows_per_s), `${compact(read)} by the snapshot`),
     tile("Tables consistent", `${count(it.consistent)} of ${count(it.tables)}`, it.stopped ? `${it.stopped} stopped` : "", it.stopped ? "bad" : ""),
     tile("Open requests", count(open), asked ? `${asked} to approve` : "", asked ? "warn" : ""),
-    it.edge?.settles ? tile("Conflicts", settled(it), `${it.edge.settles}; the command conflicts lists them`) : null,
+    it.edge?.settles ? tile("Conflicts", settled(it), `the command conflicts lists them; rule: ${it.edge.settles}`) : null,
   ];
 }
 
@@ -33,7 +33,7 @@ export function snapshot(it) {
   if (it === null) return [];
   const { finished, splits, rows, estimated_rows: about } = it;
   const growing = it.planning_done ? "" : "+";
-  const label = `${count(finished)}/${count(splits)}${growing} splits`;
+  const label = `${count(finished)}/${count(splits)}${growing} ${noun(splits, "split")}`;
   const whole = it.planning_done ? bar(finished, splits, label) : bar(rows, about, label);
   return [
     h("h2", {}, "Snapshot"),
@@ -43,7 +43,7 @@ export function snapshot(it) {
       { class: "quiet" },
       [
         label,
-        `${compact(rows)} of about ${plural(about, "row").replace(/^[\d,]+/, compact(about))}`,
+        `${compact(rows)} of about ${compact(about)} ${noun(about, "row")}`,
         it.rows_per_s === null ? null : `${rate(it.rows_per_s)} rows/s`,
         it.left_s === null ? null : `about ${left(it.left_s)} left`,
       ].filter(Boolean).join(", "),

@@ -8,8 +8,9 @@ const isNothing = (value) => value === null || value === undefined;
 
 export const count = (number) => (isNothing(number) ? NOTHING : whole.format(number));
 export const compact = (number) => (isNothing(number) ? NOTHING : short.format(number));
-export const plural = (number, one, many = `${one}s`) =>
-  `${whole.format(number)} ${number === 1 ? one : many}`;
+/** A noun without its number: row, rows. */
+export const noun = (number, one, many = `${one}s`) => (number === 1 ? one : many);
+export const plural = (number, one, many) => `${whole.format(number)} ${noun(number, one, many)}`;
 
 export function rate(number) {
   if (isNothing(number)) return NOTHING;

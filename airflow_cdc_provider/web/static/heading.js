@@ -27,10 +27,13 @@ export function heading(it, path, again, latest) {
   ];
 }
 
-function described(it) {
+/** What a pipeline is, in one line; its nodes are left out where its ends have the same names. */
+export function described(it) {
+  const ends = it.source || it.sink ? `${it.source || "?"} → ${it.sink || "?"}` : null;
+  const nodes = it.edge ? `${it.edge.src_node} → ${it.edge.dst_node}` : null;
   return [
-    it.source || it.sink ? `${it.source || "?"} → ${it.sink || "?"}` : null,
-    it.edge ? `${it.edge.src_node} → ${it.edge.dst_node} of ${it.edge.topology}` : null,
+    nodes === ends ? null : ends,
+    nodes ? `${nodes} of ${it.edge.topology}` : null,
     it.mode || null,
     it.succeeded_us ? `last success ${when(it.succeeded_us)}` : null,
     !it.owner && it.next_run_us ? `next run ${when(it.next_run_us)}` : null,

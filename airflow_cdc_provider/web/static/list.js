@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { notice } from "./ask.js";
 import { h, part } from "./dom.js";
-import { compact, moment, NOTHING, seconds, span, when } from "./format.js";
+import { compact, moment, NOTHING, plural, seconds, span, when } from "./format.js";
 import { newPipelineForm } from "./new_pipeline.js";
 import { address, age, badge, bar, copyAge, lagTone, lastLag, waiting } from "./parts.js";
 import { prose } from "./prose.js";
@@ -171,7 +171,7 @@ const time = (us) => (us ? h("span", { title: moment(us) }, when(us)) : NOTHING)
 
 function tables(row) {
   if (!row.tables) return NOTHING;
-  const label = `${row.consistent} of ${row.tables} tables are consistent`;
+  const label = `${row.consistent} of ${plural(row.tables, "table")} consistent`;
   return h(
     "span",
     { class: "with-bar", title: label },

@@ -1,7 +1,7 @@
 // Pieces that several views are made of.
 
 import { h } from "./dom.js";
-import { compact, seconds, words } from "./format.js";
+import { compact, noun, seconds, words } from "./format.js";
 import { prose } from "./prose.js";
 
 const TONES = {
@@ -90,8 +90,10 @@ export const lastLag = (row) =>
     ? `${seconds(row.last_lag_s)} ${row.phase === "streaming" ? "when last at work" : "at the end of its last run"}, `
     : "";
 export const lagTone = (row) => (row.held_up || row.late ? "bad" : row.stale ? "warn" : "");
-export const rowsOf = (table) =>
-  `${compact(table.rows)} of about ${compact(Math.max(table.rows, table.estimated_rows))} rows`;
+export const rowsOf = ({ rows, estimated_rows: estimated }) => {
+  const about = Math.max(rows, estimated);
+  return `${compact(rows)} of about ${compact(about)} ${noun(about, "row")}`;
+};
 export const age = (row) =>
   row.heartbeat_age_s === null || row.heartbeat_age_s === undefined
     ? "no heartbeat yet"

@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { ask } from "./ask.js";
 import { h } from "./dom.js";
-import { count, moment, when } from "./format.js";
+import { count, moment, plural, when } from "./format.js";
 import { badge, bar } from "./parts.js";
 import { prose } from "./prose.js";
 
@@ -49,11 +49,11 @@ function openRequest(it, mayWrite, path, again) {
     h(
       "div",
       { class: "progress" },
-      whole && it.reads_rows && it.status === "reading" ? bar(it.rows, whole, `${it.rows} of about ${whole} rows`) : null,
+      whole && it.reads_rows && it.status === "reading" ? bar(it.rows, whole, `${it.rows} of about ${plural(whole, "row")}`) : null,
       h(
         "span",
         { class: "quiet" },
-        it.reads_rows ? `${count(it.rows)}${whole === null ? "" : ` of about ${count(whole)}`} rows, ${spared(it)}` : "",
+        it.reads_rows ? `${whole === null ? plural(it.rows, "row") : `${count(it.rows)} of about ${plural(whole, "row")}`}, ${spared(it)}` : "",
         `asked by ${it.asked_by}, ${moment(it.asked_us)}`,
       ),
     ),
@@ -72,7 +72,7 @@ function openRequest(it, mayWrite, path, again) {
 }
 
 function endedRequest(it) {
-  const rows = it.reads_rows ? `${count(it.rows)} rows, ${spared(it)}` : "";
+  const rows = it.reads_rows ? `${plural(it.rows, "row")}, ${spared(it)}` : "";
   return h(
     "article",
     { class: "request ended", "data-request": it.id },

@@ -2,7 +2,7 @@
 
 import { changesOf, tableForm } from "./ask.js";
 import { h, part } from "./dom.js";
-import { bytes, compact, count, moment, NOTHING, seconds, when } from "./format.js";
+import { bytes, compact, count, moment, noun, NOTHING, seconds, when } from "./format.js";
 import { badge, facts, rowsOf } from "./parts.js";
 import { legend, strip } from "./strip.js";
 
@@ -10,6 +10,7 @@ const MOST_TABLES = 100;
 const TONES = { consistent: "good", failed: "bad", paused: "warn", "not copied": "warn" };
 const RANKS = { failed: 0, paused: 1, "not copied": 1, changed: 2, consistent: 9 };
 const READ = new Set(["planned", "snapshot", "changed"]);
+const UNREAD = new Set([...READ, "read"]);
 const HEADS = [
   ["Table", "table"],
   ["State", "state"],
@@ -126,7 +127,8 @@ function opener(table, isOpen, toggle) {
 /** In the place of its numbers, how far a table is read. */
 function reading(table) {
   const growing = table.planning_done ? "" : "+";
-  const text = `${count(table.finished)}/${count(table.splits)}${growing} splits, ${rowsOf(table)}`;
+  const splits = `${count(table.finished)}/${count(table.splits)}${growing} ${noun(table.splits, "split")}`;
+  const text = `${splits}, ${rowsOf(table)}`;
   return h("td", { colspan: 7 }, h("span", { class: "being-read" }, strip(table), h("span", { class: "quiet" }, text)));
 }
 
@@ -176,7 +178,7 @@ function changer(table, change) {
 /** What an opened table shows beside its row. */
 function more(table) {
   const growing = table.planning_done ? "" : "+";
-  const splits = `${count(table.finished)}/${count(table.splits)}${growing} splits, ${rowsOf(table)}, ${bytes(table.bytes)}`;
+  const splits = `${count(table.finished)}/${count(table.splits)}${growing} ${noun(table.splits, "split")}, ${rowsOf(table)}, ${bytes(table.bytes)}`;
   return h(
     "div",
     { class: "table-more" },
@@ -189,6 +191,8 @@ function more(table) {
 
 /** Say of a table that has no splits of a plan who reads its rows. */
 const rowsByRequest = (table) =>
-  table.phase === "consistent" || table.phase === "catching_up"
-    ? "Its rows were read by a request."
-    : "Its rows are read by a request.";
+  table.requests?.length
+    ? `Its rows are read by ${table.requests.join(", ")}.`
+    : UNREAD.has(table.phase)
+      ? "Its rows wait for a request that reads them."
+      : "This state has no snapshot of its rows: they came by a request, by the opposite edge, or before the state was lost.";

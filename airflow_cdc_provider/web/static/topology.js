@@ -71,7 +71,7 @@ const unreturned = () =>
 /** How many conflicts an edge has settled; nothing where nobody looks for them. */
 function conflictsOf(row) {
   if (!row.edge.settles) return h("span", { title: "Conflicts are not looked for." }, NOTHING);
-  return h("span", { title: `${row.edge.settles}; the command conflicts lists them.` }, settled(row));
+  return h("span", { title: `The command conflicts lists them. Rule: ${row.edge.settles}.` }, settled(row));
 }
 
 /** The number of conflicts; nobody knows it before the edge told. */
