@@ -298,7 +298,7 @@ class StreamJoinSink:
         slots = self._ledger.slots()
         if not all(self._may_join(joining, slots, slot.position) for slot in slots):
             return False
-        if _areone_batch(slots):
+        if _are_together(slots):
             joining.at(slots[0].position)
         return bool(slots)
 
@@ -316,7 +316,7 @@ class StreamJoinSink:
         slots = self._ledger.slots(hold=True)
         if (done := self._joined_at(joining)) is not None:
             return done
-        if not _areone_batch(slots) or not self._may_join(joining, slots, slots[0].position):
+        if not _are_together(slots) or not self._may_join(joining, slots, slots[0].position):
             return None
         position = slots[0].position
         self._rows.require_as_planned(joining.split.table)
@@ -525,6 +525,6 @@ def _keys_without_rows(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) ->
     return keys.filter(mask_of(stays))
 
 
-def _areone_batch(slots: Sequence[Slot]) -> bool:
+def _are_together(slots: Sequence[Slot]) -> bool:
     """Tell whether all writer slots are at one position."""
     return bool(slots) and all(slot.position == slots[0].position for slot in slots)
