@@ -44,6 +44,7 @@ def send_stream_metrics(
     since_us = min((outage.since_us for outage in outages), default=now_us)
     counts: dict[str, float] = {
         "stream.outage_seconds": max(0, now_us - since_us) / _US,
+        "stream.outage_tries": max((outage.tries for outage in outages), default=0),
         "stream.changes": stream.changes,
         "stream.transactions": stream.transactions,
         "stream.tables_inconsistent": len(stream.inconsistent),

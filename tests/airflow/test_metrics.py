@@ -53,17 +53,20 @@ def test_a_lag_that_is_not_known_is_not_sent(store: SqlStateStore, sent: Sent) -
     assert "cdc.stream.lag_seconds.shop" not in sent
 
 
-def test_an_outage_is_sent_with_how_long_it_lasts(store: SqlStateStore, sent: Sent) -> None:
+def test_an_outage_is_sent_with_how_long_it_lasts_and_its_tries(
+    store: SqlStateStore, sent: Sent
+) -> None:
     generation = streaming(store)
     beat(store, generation, lag_us=0)
     send_metrics(status(store, SHOP, now_us=store.now_us()))
-    assert sent["cdc.stream.outage_seconds.shop"] == 0
-    outage = {"error": SinkUnreachableError("away").to_json(), "tries": 0, "next_us": 0}
+    assert sent["cdc.stream.outage_seconds.shop"] == sent["cdc.stream.outage_tries.shop"] == 0
+    outage = {"error": SinkUnreachableError("away").to_json(), "tries": 4, "next_us": 0}
     outage |= {"part": "sink", "since_us": store.now_us() - 5_000_000}
     form = {"generation": generation, "process": this_process(), "outages": [outage]}
     store.keep_note(SHOP, NoteKind.OUTAGES, form)
     send_metrics(status(store, SHOP, now_us=store.now_us()))
     assert 5 <= sent["cdc.stream.outage_seconds.shop"] < 10
+    assert sent["cdc.stream.outage_tries.shop"] == 4
 
 
 def test_whoever_watches_a_stream_sends_its_metrics(
