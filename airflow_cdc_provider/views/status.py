@@ -229,6 +229,14 @@ class PipelineStatus:
         return self.state.phase in _AT_WORK and (not self.is_owned or bool(self.doubt))
 
     @property
+    def has_caught_up(self) -> bool:
+        """Tell whether a run of a bounded stream has ended at the log's end, as it last was."""
+        stream = self.stream
+        if self.state.phase is not Phase.STOPPED or self.is_continuous or stream is None:
+            return False
+        return stream.source_end is not None and stream.position.reaches(stream.source_end)
+
+    @property
     def nobody(self) -> str:
         """Say that a continuous pipeline is wanted to run and nothing runs it; empty otherwise.
 
@@ -252,7 +260,9 @@ class PipelineStatus:
         if self.is_left:
             nobody = "nobody may be at work" if self.is_owned else "nobody is at work"
             return f"{phase.value} ({nobody})"
-        return f"{phase.value}, {HELD_UP}" if self.outages else phase.value
+        if self.outages:
+            return f"{phase.value}, {HELD_UP}"
+        return "caught up" if self.has_caught_up else phase.value
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the status as plain values for `--json`; later releases only add fields."""

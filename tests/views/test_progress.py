@@ -118,3 +118,21 @@ def test_many_tables_are_not_all_named() -> None:
 def test_what_the_last_job_ended_with_is_not_what_a_new_one_does(phase: Phase) -> None:
     begun = is_begun(replace(status(), state=replace(SNAPSHOT, phase=phase)))
     assert begun == (phase in {Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
+
+
+@pytest.mark.parametrize(
+    ("position", "end", "is_continuous", "summary"),
+    [
+        (4, 4, False, "caught up"),
+        (4, 5, False, "stopped"),
+        (4, None, False, "stopped"),
+        (4, 4, True, "stopped"),
+    ],
+)
+def test_a_bounded_pipeline_that_ended_at_the_logs_end_has_caught_up(
+    position: int, end: int | None, summary: str, *, is_continuous: bool
+) -> None:
+    stream = StreamState(at(position), source_end=None if end is None else at(end), lag_us=0)
+    state = replace(SNAPSHOT, phase=Phase.STOPPED, lease_until_us=0)
+    seen = PipelineStatus(state, (), stream, events=(), at_us=1, is_continuous=is_continuous)
+    assert seen.summary == summary
