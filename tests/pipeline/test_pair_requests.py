@@ -125,25 +125,6 @@ class PairRequests:
         assert [each.left for each in again] == [0, 0]
         assert pair.is_equal
 
-    def test_a_condition_reads_again_what_it_chooses_but_for_the_sinks_own_changes(
-        self, pair: Pair
-    ) -> None:
-        quietly(
-            pair.two,
-            "UPDATE items SET v = 'drifted' WHERE id IN (6, 150)",
-            "UPDATE items SET n = 50 WHERE id = 7",
-        )
-        pair.two.execute("UPDATE items SET v = 'by two' WHERE id = 8")
-        done = read_again(pair.there, "items", condition="id < 100")
-        assert (done.status, done.left) == (RequestStatus.DONE, 1)
-        rows = "SELECT id, v, n FROM items WHERE id IN (6, 7, 8, 150) ORDER BY id"
-        assert pair.two.execute(rows) == [
-            (6, "first", 0),
-            (7, "first", 0),
-            (8, "by two", 0),
-            (150, "drifted", 0),
-        ]
-
     def test_keys_that_the_source_spells_anew_meanwhile_are_there_as_it_spells_them(
         self, pair: Pair, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -170,73 +151,6 @@ class PairRequests:
         assert read_again(pair.there, "names").status is RequestStatus.DONE
         assert pair.is_equal
         assert pair.two.execute("SELECT COUNT(*) FROM names") == [(ROWS,)]
-
-    def test_what_only_one_way_pipelines_do_fails_whoever_has_stored_it(self, pair: Pair) -> None:
-        table = TableId(pair.one.database, "items")
-        kinds = (RequestKind.RESET, RequestKind.PAUSE, RequestKind.FOLLOW)
-        with pair.there.opened() as run:
-            for kind in kinds:
-                asked = Request(run.name, kind.value, kind, Scope((table,)), "the page", 1)
-                run.store.ask(asked)
-        pair.one.execute("INSERT INTO items VALUES (9100, 'meanwhile', 0, 9100)")
-        pair.catch_up()
-        assert pair.is_equal
-        with pair.there.opened() as run:
-            for kind in kinds:
-                failed = known(run, kind.value)
-                assert failed.status is RequestStatus.FAILED, kind
-                assert "an edge" in str(failed.error)
-            assert run.store.requests(run.name, only_open=True) == ()
-
-    def test_a_table_is_read_again_on_one_edge_at_a_time(self, pair: Pair) -> None:
-        with pair.there.opened() as run, pair.back.opened() as back:
-            asked = ask_resync(run, resync_scope(run, [f"{pair.one.database}.items"]))
-            scope = resync_scope(back, [f"{pair.two.database}.items"])
-            with pytest.raises(RefusedError, match=f"items again: request {asked.request_id}"):
-                ask_resync(back, scope)
-            ask_resync(back, resync_scope(back, [f"{pair.two.database}.names"]))
-        pair.catch_up()
-        with pair.back.opened() as back:
-            assert ask_resync(back, scope).status is RequestStatus.ASKED
-
-    def test_of_requests_that_come_at_the_same_moment_none_stays(
-        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        other = Scope((TableId(pair.two.database, "items"),))
-        theirs = Request(PipelineName("other"), "theirs", RequestKind.RESYNC, other, "a", 1)
-        looks = 0
-
-        def look(run: Run, planned: Sequence[TablePlan]) -> None:
-            nonlocal looks
-            looks += 1
-            if looks == 2:
-                with pair.back.opened() as back:
-                    back.store.ask(replace(theirs, pipeline=back.name))
-                require_not_read_there(run, planned)
-
-        monkeypatch.setattr(range_requests, "require_not_read_there", look)
-        with pair.there.opened() as run:
-            scope = resync_scope(run, [f"{pair.one.database}.items"])
-            with pytest.raises(RefusedError, match="items again: request theirs"):
-                ask_resync(run, scope)
-            assert [each.status for each in run.store.requests(run.name)] == [
-                RequestStatus.CANCELLED
-            ]
-
-    def test_a_repair_reads_again_the_rows_that_verify_finds(self, pair: Pair) -> None:
-        quietly(
-            pair.two,
-            "UPDATE items SET v = 'drifted' WHERE id = 6",
-            "DELETE FROM names WHERE name = 'n7'",
-            "INSERT INTO names VALUES ('more', 0)",
-        )
-        for expected in ([True, True], []):
-            with pair.there.opened() as run:
-                found = repairs(run, verify(run, settle_s=5))
-                assert [bool(each.rows) for each in found] == expected
-                ask_repairs(run, found)
-            pair.there.catch_up()
-        assert pair.is_equal
 
     def test_a_row_that_is_changed_while_it_joins_stays_as_it_was_changed(
         self, pair: Pair, monkeypatch: pytest.MonkeyPatch
@@ -267,7 +181,7 @@ class PairRequests:
             load.begin(Watcher(node).watch)
         for edge, table in ((pair.there, "items"), (pair.back, "names")):
             load.begin(partial(read_table_again, edge, table))
-        load.end_after(6)
+        load.end_after(5)
         pair.catch_up()
         assert pair.is_equal
 
@@ -347,6 +261,92 @@ class TestMySqlToMariaDb(PairRequests):
     @pytest.fixture
     def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
         return mariadb_server
+
+    def test_a_condition_reads_again_what_it_chooses_but_for_the_sinks_own_changes(
+        self, pair: Pair
+    ) -> None:
+        quietly(
+            pair.two,
+            "UPDATE items SET v = 'drifted' WHERE id IN (6, 150)",
+            "UPDATE items SET n = 50 WHERE id = 7",
+        )
+        pair.two.execute("UPDATE items SET v = 'by two' WHERE id = 8")
+        done = read_again(pair.there, "items", condition="id < 100")
+        assert (done.status, done.left) == (RequestStatus.DONE, 1)
+        rows = "SELECT id, v, n FROM items WHERE id IN (6, 7, 8, 150) ORDER BY id"
+        assert pair.two.execute(rows) == [
+            (6, "first", 0),
+            (7, "first", 0),
+            (8, "by two", 0),
+            (150, "drifted", 0),
+        ]
+
+    def test_what_only_one_way_pipelines_do_fails_whoever_has_stored_it(self, pair: Pair) -> None:
+        table = TableId(pair.one.database, "items")
+        kinds = (RequestKind.RESET, RequestKind.PAUSE, RequestKind.FOLLOW)
+        with pair.there.opened() as run:
+            for kind in kinds:
+                asked = Request(run.name, kind.value, kind, Scope((table,)), "the page", 1)
+                run.store.ask(asked)
+        pair.one.execute("INSERT INTO items VALUES (9100, 'meanwhile', 0, 9100)")
+        pair.catch_up()
+        assert pair.is_equal
+        with pair.there.opened() as run:
+            for kind in kinds:
+                failed = known(run, kind.value)
+                assert failed.status is RequestStatus.FAILED, kind
+                assert "an edge" in str(failed.error)
+            assert run.store.requests(run.name, only_open=True) == ()
+
+    def test_a_table_is_read_again_on_one_edge_at_a_time(self, pair: Pair) -> None:
+        with pair.there.opened() as run, pair.back.opened() as back:
+            asked = ask_resync(run, resync_scope(run, [f"{pair.one.database}.items"]))
+            scope = resync_scope(back, [f"{pair.two.database}.items"])
+            with pytest.raises(RefusedError, match=f"items again: request {asked.request_id}"):
+                ask_resync(back, scope)
+            ask_resync(back, resync_scope(back, [f"{pair.two.database}.names"]))
+        pair.catch_up()
+        with pair.back.opened() as back:
+            assert ask_resync(back, scope).status is RequestStatus.ASKED
+
+    def test_of_requests_that_come_at_the_same_moment_none_stays(
+        self, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = Scope((TableId(pair.two.database, "items"),))
+        theirs = Request(PipelineName("other"), "theirs", RequestKind.RESYNC, other, "a", 1)
+        looks = 0
+
+        def look(run: Run, planned: Sequence[TablePlan]) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                with pair.back.opened() as back:
+                    back.store.ask(replace(theirs, pipeline=back.name))
+                require_not_read_there(run, planned)
+
+        monkeypatch.setattr(range_requests, "require_not_read_there", look)
+        with pair.there.opened() as run:
+            scope = resync_scope(run, [f"{pair.one.database}.items"])
+            with pytest.raises(RefusedError, match="items again: request theirs"):
+                ask_resync(run, scope)
+            assert [each.status for each in run.store.requests(run.name)] == [
+                RequestStatus.CANCELLED
+            ]
+
+    def test_a_repair_reads_again_the_rows_that_verify_finds(self, pair: Pair) -> None:
+        quietly(
+            pair.two,
+            "UPDATE items SET v = 'drifted' WHERE id = 6",
+            "DELETE FROM names WHERE name = 'n7'",
+            "INSERT INTO names VALUES ('more', 0)",
+        )
+        for expected in ([True, True], []):
+            with pair.there.opened() as run:
+                found = repairs(run, verify(run, settle_s=5))
+                assert [bool(each.rows) for each in found] == expected
+                ask_repairs(run, found)
+            pair.there.catch_up()
+        assert pair.is_equal
 
 
 def test_the_middle_of_a_star_takes_no_rows_again_and_its_leaves_do(
