@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.pipeline.steps.seeding import opposite_run
 from airflow_cdc_provider.pipeline.steps.sink import open_targets
 
@@ -34,7 +34,7 @@ def require_last_node(run: Run, plans: Sequence[TablePlan]) -> None:
             f"{edge.dst_node} is joined to other nodes, too: {', '.join(others)} writes there",
             where=edge.where,
             risk="rows that are read again would go on to these nodes, and could take the place of "
-            f"what they have written and {edge.dst_node} has not heard of yet; " + NOTHING_CHANGED,
+            f"what they have written and {edge.dst_node} has not heard of yet; nothing was changed",
             remedy=f"if the rows at {edge.dst_node} are right, read them again by the edge from "
             f"there to {edge.src_node}; else correct them by hand at {edge.dst_node}",
         )
