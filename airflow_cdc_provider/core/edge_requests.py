@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.core.topology import Topology
 
 _BEGINS = {RequestKind.FOLLOW: "adds no tables", RequestKind.RESET: "begins no table again"}
 _LEAVES_ALONE = frozenset({RequestKind.PAUSE, RequestKind.RESUME})
+
+
+def refused_by(edge: Topology | None, kind: RequestKind) -> RefusedError | None:
+    """Return the error for what a pipeline refuses as an edge, None for what it does."""
+    if edge is None:
+        return None
+    return refused_on_edge(kind, is_guarded=edge.is_guarded, where=edge.where)
 
 
 def refused_on_edge(kind: RequestKind, *, is_guarded: bool, where: str) -> RefusedError | None:

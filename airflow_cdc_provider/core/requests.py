@@ -194,6 +194,11 @@ class Request:
     changed_us: int = 0
 
     @property
+    def left_text(self) -> str:
+        """Say how many rows were left alone, to be put behind other counts; empty if none."""
+        return f", {self.left:,} left as the sink's node had changed them" if self.left else ""
+
+    @property
     def ledger_key(self) -> str:
         """Return the request's name in the sink's ledger, unique even if its id is used again."""
         return f"{self.request_id}@{self.asked_us}"

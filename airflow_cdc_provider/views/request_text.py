@@ -71,9 +71,8 @@ def progress_text(request: Request) -> str:
     rows = f"{request.rows:,} of about {whole}" if whole else counted(request.rows, "row")
     tables = len(request.scope.tables)
     done = f", {request.tables_done}/{tables} tables" if tables > 1 else ""
-    left = f", {request.left:,} left as the sink's node had changed them" if request.left else ""
     splits = counted(request.splits, "split")
-    return f"{rows} in {splits}{done}{left}"
+    return f"{rows} in {splits}{done}{request.left_text}"
 
 
 def standing_text(request: Request) -> str:

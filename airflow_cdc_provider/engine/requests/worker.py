@@ -339,10 +339,8 @@ class RequestWorker:
         with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
             sink.forget(request.ledger_key)
         rows = counted(request.rows, "row")
-        text = f"{request.kind.value} {request.request_id} {status.value}: {rows}"
-        text += (
-            f", {request.left:,} left as the sink's node had changed them" if request.left else ""
-        )
+        done = f"{request.kind.value} {request.request_id} {status.value}"
+        text = f"{done}: {rows}{request.left_text}"
         level = "error" if status is RequestStatus.FAILED else "info"
         self._tell(f"{text}; {error}" if error else text, level=level)
 

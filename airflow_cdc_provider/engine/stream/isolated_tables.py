@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 
 from airflow_cdc_provider.core.edge_remedies import for_edge
-from airflow_cdc_provider.core.edge_requests import refused_on_edge
+from airflow_cdc_provider.core.edge_requests import refused_by
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -159,11 +159,8 @@ class TableIsolation:
 
         No table would be left to flow, or it is of an edge whose tables flow together.
         """
-        edge = self._job.spec.edge
-        refused = edge and refused_on_edge(
-            request.kind, is_guarded=edge.is_guarded, where=edge.where
-        )
-        if refused:
+        refused = refused_by(self._job.spec.edge, request.kind)
+        if refused is not None:
             return StoredError.of(refused)
         stream, asked = ledger.stream(), set(request.scope.tables)
         flowing = {each.table for each in stream.tables} if stream is not None else set()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.edge_requests import refused_on_edge
+from airflow_cdc_provider.core.edge_requests import refused_by
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.pipeline.run import Run
 
 
 def require_edge_does(run: Run, kind: RequestKind) -> None:
     """Refuse a kind of request about single tables if the pipeline is an edge that refuses it."""
-    edge = run.model.edge
-    refused = edge and refused_on_edge(kind, is_guarded=edge.is_guarded, where=edge.where)
-    if refused:
+    refused = refused_by(run.model.edge, kind)
+    if refused is not None:
         raise refused
 
 
