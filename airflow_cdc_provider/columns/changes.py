@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.statement_effect import StatementEffect
@@ -114,7 +115,7 @@ class ChangeBatch:
     """That log holds rows of pipelines' ledgers, or no transaction at all."""
     origins: frozenset[str] = frozenset()
     """The nodes where its transactions were written; empty if the log is read without that rule."""
-    knew: LogPosition | None = None
+    knew: KnownLog | None = None
     """Up to where the opposite edge of a topology had brought the sink's log to the source by then.
 
     None if the log has said nothing of that since the reader's start, or is read without asking.

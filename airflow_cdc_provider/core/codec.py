@@ -18,6 +18,12 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyKinds, KeyPart, KeyRange
 from airflow_cdc_provider.core.kinds import kinds
+from airflow_cdc_provider.core.known_log import (
+    NONE_APART,
+    KnownLog,
+    TableApart,
+    TablesApart,
+)
 from airflow_cdc_provider.core.many_records import gc_paused
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import (
@@ -59,12 +65,43 @@ def position_from_json(form: Json) -> LogPosition:
 ReadPosition = Callable[[Json], LogPosition]
 
 
+def apart_to_json(apart: TablesApart) -> Json:
+    """Return the JSON form of tables that are not where the stream is."""
+    return [
+        [each.table.database, each.table.table, position_to_json(each.position), each.is_back]
+        for each in apart.tables
+    ]
+
+
+def apart_from_json(form: Json) -> TablesApart:
+    """Read tables that are not where the stream is from their JSON form."""
+    found = [
+        TableApart(TableId(database, table), position_from_json(position), is_back)
+        for database, table, position, is_back in form
+    ]
+    return TablesApart(tuple(found)) if found else NONE_APART
+
+
+def known_to_json(known: KnownLog) -> Json:
+    """Return the JSON form of what was known; that of a position if no table is apart."""
+    position = position_to_json(known.position)
+    return [position, apart_to_json(known.apart)] if known.apart else position
+
+
+def known_from_json(form: Json) -> KnownLog:
+    """Read what was known from its JSON form."""
+    if not isinstance(form, list):
+        return KnownLog(position_from_json(form))
+    position, apart = form
+    return KnownLog(position_from_json(position), apart_from_json(apart))
+
+
 def idle_range_to_json(quiet: IdleRange | None) -> Json:
     """Return the JSON form of a range of idle log, None for none."""
     if quiet is None:
         return None
     ends = [position_to_json(quiet.start), position_to_json(quiet.end)]
-    knew = [] if quiet.knew is None else [position_to_json(quiet.knew)]
+    knew = [] if quiet.knew is None else [known_to_json(quiet.knew)]
     return [*ends, quiet.only_ledgers, *knew]
 
 
@@ -73,7 +110,7 @@ def idle_range_from_json(form: Json) -> IdleRange | None:
     if form is None:
         return None
     start, end, only_ledgers, *knew = form
-    known = position_from_json(knew[0]) if knew else None
+    known = known_from_json(knew[0]) if knew else None
     return IdleRange(position_from_json(start), position_from_json(end), only_ledgers, known)
 
 

@@ -12,20 +12,16 @@ INSTEAD = (
 )
 _REFUSED = re.compile(r"`(?:reset|add|skip|accept)\b[^`]*`")
 _READ_AGAIN = re.compile(r"`(?:resync|backfill)\b[^`]*`|`verify[^`]* --repair\b[^`]*`")
-_OF_ONE_TABLE = re.compile(r"`resume` it with --table(?: [^\s;,]+)?")
 
 
 def for_edge(error: CdcError, edge: Topology | None) -> CdcError:
     """Return an error with what can be done about it on an edge; unchanged if `edge` is None.
 
-    Where conflicts are settled an edge ends as a whole, so no table of it is to be resumed; rows
-    may be read again there.
+    Where conflicts are settled rows may be read again.
     """
     if edge is None:
         return error
     remedy = error.remedy
-    if edge.is_guarded:
-        remedy = _OF_ONE_TABLE.sub("`resume` the pipeline", remedy)
     is_refused = _REFUSED.search(remedy)
     if not edge.reads_rows_again:
         is_refused = is_refused or _READ_AGAIN.search(remedy)

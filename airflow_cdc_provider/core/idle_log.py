@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.errors import IncomparablePositionsError
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 
 
@@ -23,7 +24,7 @@ class IdleRange:
     end: LogPosition
     only_ledgers: bool
     """It holds commits of pipelines' ledgers and nothing else."""
-    knew: LogPosition | None = None
+    knew: KnownLog | None = None
     """See `ChangeBatch.knew`, at the end; None if that is what it was at the start."""
 
     def then(self, other: IdleRange) -> IdleRange:

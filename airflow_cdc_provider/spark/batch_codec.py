@@ -20,6 +20,8 @@ from airflow_cdc_provider.columns.transactions import transactions_of
 from airflow_cdc_provider.core.codec import (
     effect_from_json,
     effect_to_json,
+    known_from_json,
+    known_to_json,
     position_from_json,
     position_to_json,
 )
@@ -45,7 +47,7 @@ def encode(batch: ChangeBatch) -> bytes:
         "bytes": batch.bytes,
         "only_ledgers": batch.only_ledgers,
         "origins": sorted(batch.origins),
-        "knew": None if batch.knew is None else position_to_json(batch.knew),
+        "knew": None if batch.knew is None else known_to_json(batch.knew),
         "barrier": None if barrier is None else _statement_form(barrier),
         "tables": [
             {
@@ -83,7 +85,7 @@ def decode(encoded: bytes) -> ChangeBatch:
         bytes=header["bytes"],
         only_ledgers=header["only_ledgers"],
         origins=frozenset(header["origins"]),
-        knew=None if header["knew"] is None else position_from_json(header["knew"]),
+        knew=None if header["knew"] is None else known_from_json(header["knew"]),
     )
 
 

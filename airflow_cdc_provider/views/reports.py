@@ -227,7 +227,7 @@ def verify_lines(report: VerifyReport, *, reads_again: bool = True) -> list[str]
     for table in report.tables:
         lines += verdict_lines(table)
         if table.table in report.stopped:
-            lines.append(f"    the stream leaves it alone: resume --table {table.table}")
+            lines.append(f"    a stream leaves it alone: resume --table {table.table}")
         elif not (reads_again or table.equal):
             lines.append("    correct by hand, at one of the nodes, the rows that differ")
         elif not table.equal:

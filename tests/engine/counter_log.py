@@ -76,10 +76,10 @@ class CounterPosition:
         return not self.covers(end)
 
     def meet(self, other: LogPosition) -> LogPosition:
-        return CounterPosition(min(self.number, _number(other)))
+        return CounterPosition(min(self.number, _number(other)), self.server)
 
     def join(self, other: LogPosition) -> LogPosition:
-        return CounterPosition(max(self.number, _number(other)))
+        return CounterPosition(max(self.number, _number(other)), self.server)
 
     def before(
         self, point: TransactionPoint, passed: Iterable[TransactionPoint], end: LogPosition

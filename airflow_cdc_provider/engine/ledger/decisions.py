@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, FencedError
 from airflow_cdc_provider.core.hand_off_check import require_may_hand_off
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.known_log import TablesApart
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -31,6 +32,7 @@ from airflow_cdc_provider.core.stopped_tables import rejoined, stopped_in
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.records import (
+    ApartKept,
     ChangeBegun,
     ChangeEnded,
     ChangesCounted,
@@ -198,12 +200,13 @@ def end_change(state: LedgerState, by: int, change: SchemaChange) -> Records:
     if stopped is not None and not change.rereads:
         state.required_slots()
         passed = stopped.stream.changed(table, through, unread=False)
-        moved = (StoppedMoved(replace(passed, start=through)),)
+        apart = _apart(state).moved(table, through)
+        moved = (StoppedMoved(replace(passed, start=through)), *_kept_apart(state, apart))
     else:
         rewritten = _rewritten(
             state, lambda stream: stream.changed(table, through, unread=change.rereads)
         )
-        moved = (rewritten, StoppedForgotten(table))
+        moved = (rewritten, StoppedForgotten(table), *_back(state, table))
     return (*moved, ChangeEnded(table), ChangesCounted({table: 1}, through))
 
 
@@ -217,9 +220,12 @@ def stop(state: LedgerState, by: int, tables: Collection[TableId], error: Stored
     """
     require_owner(state, by)
     stream = state.required_stream()
+    alone_now = stopped_in(stream, tables)
+    apart = _apart(state).stopped([each.tables[0].table for each in alone_now], stream.start)
     return (
         *(ChangeEnded(table) for table in tables),
-        *(TableStopped(alone, error) for alone in stopped_in(stream, tables)),
+        *(TableStopped(alone, error) for alone in alone_now),
+        *_kept_apart(state, apart),
         _rewritten(state, lambda stored: stored.with_tables({}, tables)),
     )
 
@@ -238,7 +244,7 @@ def rejoin(state: LedgerState, by: int, table: TableId) -> Records:
     if stopped is None:
         return ()
     back = _rewritten(state, lambda stream: rejoined(stream, stopped.stream))
-    return back, StoppedForgotten(table)
+    return back, StoppedForgotten(table), *_back(state, table)
 
 
 # --- what several rules need --------------------------------------------------------------------
@@ -263,10 +269,26 @@ def _regrouped(
     first: list[Record] = [_rewritten(state, changed)]
     first += [ChangeEnded(table) for table in gone]
     first += [StoppedForgotten(table) for table in gone]
+    first += _kept_apart(state, _apart(state).without(gone))
     if position is not None:
         first.append(PositionSet(position))
     behind = state.with_records(first)
     return (*first, _owned(behind, behind.required_stream()))
+
+
+def _apart(state: LedgerState) -> TablesApart:
+    """Return the tables that are not where the stream is."""
+    return state.required_slots()[0].apart
+
+
+def _kept_apart(state: LedgerState, apart: TablesApart) -> tuple[ApartKept, ...]:
+    """Return the record of the tables that are not where the stream is, if they are others."""
+    return () if apart == _apart(state) else (ApartKept(apart),)
+
+
+def _back(state: LedgerState, table: TableId) -> tuple[ApartKept, ...]:
+    """Return the record of a table that is the stream's again."""
+    return _kept_apart(state, _apart(state).back(table, state.required_stream().start))
 
 
 def _owned(state: LedgerState, stream: StreamSplit) -> TablesOwned:

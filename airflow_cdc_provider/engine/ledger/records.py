@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.known_log import KnownLog, TablesApart
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -62,7 +63,7 @@ class SlotMoved:
 
     slot: int
     position: LogPosition
-    knew: LogPosition | None = None
+    knew: KnownLog | None = None
     """What an edge's source knew there of the sink's log; None: what it knew before."""
 
 
@@ -130,6 +131,13 @@ class StoppedForgotten:
     table: TableId
 
 
+@dataclass(frozen=True, slots=True)
+class ApartKept:
+    """Which tables are not where the stream is, for the edge back to know."""
+
+    apart: TablesApart
+
+
 Record = (
     GenerationMoved
     | PlanBegun
@@ -138,6 +146,7 @@ Record = (
     | SlotsRewritten
     | PositionSet
     | SlotMoved
+    | ApartKept
     | TablesOwned
     | ChangesCounted
     | ChangeBegun

@@ -14,11 +14,13 @@ from typing import TypeVar, assert_never
 from airflow_cdc_provider.core.errors import SnapshotRequiredError
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.known_log import NONE_APART, TablesApart
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.engine.ledger.records import (
+    ApartKept,
     ChangeBegun,
     ChangeEnded,
     ChangesCounted,
@@ -74,6 +76,8 @@ class Slot:
 
     position: LogPosition
     stored: StreamSplit
+    apart: TablesApart = NONE_APART
+    """Tables that are not where the stream is; kept up where the edge back asks."""
 
     @property
     def stream(self) -> StreamSplit:
@@ -149,7 +153,7 @@ class LedgerState:
             case TablesOwned(tables):
                 state = self._with_reports(record)
                 return state if state.owned is None else replace(state, owned=tables)
-            case StreamStored() | SlotsRewritten() | PositionSet() | SlotMoved():
+            case StreamStored() | SlotsRewritten() | PositionSet() | SlotMoved() | ApartKept():
                 return self._with_slots(record)
             case ChangeBegun() | ChangeEnded():
                 return self._with_changes(record)
@@ -180,7 +184,7 @@ class LedgerState:
                 assert_never(record)
 
     def _with_slots(
-        self, record: StreamStored | SlotsRewritten | PositionSet | SlotMoved
+        self, record: StreamStored | SlotsRewritten | PositionSet | SlotMoved | ApartKept
     ) -> LedgerState:
         """Return the state with other writer slots."""
         if isinstance(record, StreamStored):
@@ -195,6 +199,8 @@ class LedgerState:
             case SlotMoved(number, position):
                 moved = replace(slots[number], position=position)
                 slots = (*slots[:number], moved, *slots[number + 1 :])
+            case ApartKept(apart):
+                slots = tuple(replace(slot, apart=apart) for slot in slots)
             case _:
                 assert_never(record)
         return replace(self, slots=slots)

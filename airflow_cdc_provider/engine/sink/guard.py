@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,10 +26,12 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.merge import MergedChanges
 from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     IntegrityError,
     RetryableError,
     SinkUnreachableError,
 )
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.table_drift import (
     WAY_BACK_OF_NODES,
@@ -40,7 +42,7 @@ from airflow_cdc_provider.core.table_drift import (
 from airflow_cdc_provider.engine.sink.own_log import open_changes_of_others
 from airflow_cdc_provider.engine.sink.row_identity import KeyedRows, RowIdentity, Weights
 from airflow_cdc_provider.engine.sink.selection import TableWork
-from airflow_cdc_provider.engine.sink.their_changes import KeptChanges, TheirChanges, kept_changes
+from airflow_cdc_provider.engine.sink.their_changes import TheirChanges, kept_changes
 from airflow_cdc_provider.engine.sink.touched_rows import TouchedRows
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class Guard:
     ) -> None:
         """`reader` is its number among the readers of the sink's log: no other may have it."""
         self.edge = edge
-        self.known = known
+        self.known = None if known is None else KnownLog(known)
         """What the source knew of the sink's log when the edge began; None if that is not known."""
         self._own_log = own_log
         self._plans = {plan.sink_table: plan for plan in plans}
@@ -95,7 +97,6 @@ class Guard:
         self._reader: TailReader | None = None
         self._schemas: Mapping[TableId, TableSchema] = {}
         self._identities: dict[TableId, RowIdentity] = {}
-        self._kept: deque[KeptChanges] = deque()
         self._touched: dict[TableId, TouchedRows] = {}
         self._bytes = 0
         self._read_s = 0.0
@@ -104,7 +105,7 @@ class Guard:
     @property
     def may_have_changes(self) -> bool:
         """Tell whether the sink's node had changed anything when its log was read last, if ever."""
-        return self._reader is None or bool(self._kept)
+        return self._reader is None or any(self._touched.values())
 
     def close(self) -> None:
         """Close the connections."""
@@ -113,7 +114,7 @@ class Guard:
                 each.close()
         self._end = self._reader = None
 
-    def required(self, known: LogPosition | None) -> LogPosition:
+    def required(self, known: KnownLog | None) -> KnownLog:
         """Return what the source knew, or what it knew at first; refuse if that is not known."""
         known = known or self.known
         if known is None:
@@ -126,15 +127,12 @@ class Guard:
             )
         return known
 
-    def catch_up(self, known: LogPosition) -> bool:
+    def catch_up(self, known: KnownLog) -> bool:
         """Read the sink's log to its end; tell whether its node changed anything after `known`.
 
         What is before `known` is forgotten: a later change of the source knew it, too.
         """
-        while self._kept and self._kept[0].is_passed(known):
-            passed = self._kept.popleft()
-            self._touched[passed.table].drop_first()
-            self._bytes -= passed.nbytes
+        self._forget(known)
         if time.monotonic() - self._read_s > _IDLE_S and self._is_past(known):
             self._begin_again()
         try:
@@ -144,16 +142,23 @@ class Guard:
             self._begin_again()
             self._read(known)
         self._read_s = time.monotonic()
-        return bool(self._kept)
+        return any(self._touched.values())
 
-    def _is_past(self, known: LogPosition) -> bool:
+    def _forget(self, known: KnownLog) -> None:
+        """Forget the changes that the source knew of."""
+        for table, touched in self._touched.items():
+            up_to = known.of(table)
+            while touched and touched.first.is_passed(up_to):
+                self._bytes -= touched.first.nbytes
+                touched.drop_first()
+
+    def _is_past(self, known: KnownLog) -> bool:
         """Tell whether a position has all that was read of the log."""
-        return self._reader is not None and known.covers(self._reader.position)
+        return self._reader is not None and self._all_of(known).covers(self._reader.position)
 
     def _begin_again(self) -> None:
         """Forget what was read: the log is read again from what the source knew."""
         self.close()
-        self._kept.clear()
         self._touched.clear()
         self._bytes = 0
 
@@ -176,14 +181,14 @@ class Guard:
             raise drift_error(drifts, str(self._own_log)).with_remedy(WAY_BACK_OF_NODES)
 
     def clash(
-        self, work: TableWork, known: LogPosition, weights: Callable[[], Weights]
+        self, work: TableWork, known: KnownLog, weights: Callable[[], Weights]
     ) -> Clash | None:
         """Return the rows of one table's work that the sink's node has changed after `known`.
 
         None if there are none. `weights` gives what asks the sink's server which texts are equal.
         """
         name = work.plan.sink_table
-        fresh = (each.columns().behind(known) for each in self._touched.get(name, ()))
+        fresh = (each.columns().behind(known.of(name)) for each in self._touched.get(name, ()))
         theirs = tuple(each for each in fresh if each is not None)
         if not theirs or not len(work.merged):
             return None
@@ -203,7 +208,7 @@ class Guard:
             identity = self._identities[table] = RowIdentity(self._schemas[table], weights())
         return identity
 
-    def _read(self, known: LogPosition) -> None:
+    def _read(self, known: KnownLog) -> None:
         """Read the sink's log from where it was read before, or from `known`, to its end."""
         if self._end is None:
             self._end = self._own_log.log_end(purpose="guard of an edge")
@@ -218,41 +223,69 @@ class Guard:
                 remedy="nothing: its log is read anew",
             )
         if not self._reader.position.reaches(end):
-            for batch in self._reader.read_up_to(end, batch_s=_BATCH_S):
-                self._take(batch)
+            with self._named_as_at_source():
+                for batch in self._reader.read_up_to(end, batch_s=_BATCH_S):
+                    self._take(batch, known)
 
-    def _opened(self, known: LogPosition) -> TailReader:
+    def _all_of(self, known: KnownLog) -> LogPosition:
+        """Return up to where the source knew all that is looked for."""
+        return known.of_all(self._plans) if known.apart else known.position
+
+    def _opened(self, known: KnownLog) -> TailReader:
         """Open a reader of others' changes in the sink's own log, after a position."""
         self._identities.clear()
         self._schemas, reader = open_changes_of_others(
             self._own_log,
             self.edge,
             list(self._plans),
-            known,
+            self._all_of(known),
             options=self._options,
             reader=self._number,
         )
         return reader
 
-    def _take(self, batch: ChangeBatch) -> None:
+    @contextmanager
+    def _named_as_at_source(self) -> Iterator[None]:
+        """Name the tables of errors as the source does: they may stop alone there."""
+        try:
+            yield
+        except CdcError as error:
+            names = {str(sink): str(plan.schema.table) for sink, plan in self._plans.items()}
+            named = [names.get(table, table) for table in error.tables]
+            if named == list(error.tables):
+                raise
+            raise error.about(*named) from error
+
+    def _take(self, batch: ChangeBatch, known: KnownLog) -> None:
         """Keep what the sink's node changed."""
         if batch.barrier is not None:
             self._defined.update(batch.barrier.effect.tables)
         if not batch.changes:
             return
         for part in kept_changes(batch):
-            self._kept.append(part)
             self._touched.setdefault(part.table, TouchedRows()).add(part)
             self._bytes += part.nbytes
         if self._bytes > MOST_BYTES:
-            raise IntegrityError(
-                f"node {self.edge.dst_node} has changed more than can be kept in memory since "
-                f"what {self.edge.src_node} knows of it",
-                where=str(self._own_log),
-                risk="conflicts with these changes could not be seen; nothing was written",
-                remedy="copy one node anew, as the page 'Two nodes' says, and keep the edge from "
-                f"{self.edge.dst_node} to {self.edge.src_node} running: it is too far behind",
-            )
+            raise self._too_much(known)
+
+    def _too_much(self, known: KnownLog) -> IntegrityError:
+        """Return the error for more changes than can be kept.
+
+        Where the edge back leaves a table alone, its changes are those that are not brought.
+        """
+        error = IntegrityError(
+            f"node {self.edge.dst_node} has changed more than can be kept in memory since "
+            f"what {self.edge.src_node} knows of it",
+            where=str(self._own_log),
+            risk="conflicts with these changes could not be seen; nothing was written",
+            remedy="copy one node anew, as the page 'Two nodes' says, and keep the edge from "
+            f"{self.edge.dst_node} to {self.edge.src_node} running: it is too far behind",
+        )
+        apart = [table for table in self._touched if known.of(table) is not known.position]
+        if not apart:
+            return error
+        sizes = {table: sum(part.nbytes for part in self._touched[table]) for table in apart}
+        return error.about(max(apart, key=sizes.__getitem__))
 
 
 def without_rows(work: TableWork, rows: KeyedRows) -> TableWork:

@@ -28,7 +28,7 @@ from airflow_cdc_provider.engine.sink.selection import TableWork
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_cdc_provider.core.positions import LogPosition
+    from airflow_cdc_provider.core.known_log import KnownLog
     from airflow_cdc_provider.core.records import TablePlan
 
 
@@ -46,7 +46,7 @@ class JoinLook:
 
     guard: Guard
     plan: TablePlan
-    known: LogPosition
+    known: KnownLog
     """What the source knew of the sink's log at the stream's position."""
     weights: Callable[[], Weights]
 

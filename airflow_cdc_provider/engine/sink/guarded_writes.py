@@ -30,6 +30,7 @@ from airflow_cdc_provider.engine.sink.touched_rows import NotPlainError
 from airflow_cdc_provider.engine.sink.undecided import undecided
 
 if TYPE_CHECKING:
+    from airflow_cdc_provider.core.known_log import KnownLog
     from airflow_cdc_provider.core.positions import LogPosition
     from airflow_cdc_provider.core.records import TablePlan
 
@@ -117,11 +118,11 @@ class GuardedWrites:
             remedy="nothing: it is tried again",
         )
 
-    def known(self, selection: Selection, row: SlotRow) -> LogPosition:
+    def known(self, selection: Selection, row: SlotRow) -> KnownLog:
         """Return what the source knew of the sink's log when it made a batch's changes."""
         return self.guard.required(selection.knew or row.knew)
 
-    def settled(self, work: AnyTableWork, ours: _Ours, known: LogPosition) -> SettledTable | None:
+    def settled(self, work: AnyTableWork, ours: _Ours, known: KnownLog) -> SettledTable | None:
         """Return the rows of a table's work that the sink's node has changed, too, and settle them.
 
         None if there are none; `NotPlainError` if few changes have to be columns for that;
@@ -132,7 +133,7 @@ class GuardedWrites:
             raise undecided(edge, found)
         return found
 
-    def _compared(self, work: AnyTableWork, ours: _Ours, known: LogPosition) -> SettledTable | None:
+    def _compared(self, work: AnyTableWork, ours: _Ours, known: KnownLog) -> SettledTable | None:
         """Settle the rows of a table's work by its rule."""
         guard, edge, table = self.guard, self.guard.edge, work.plan.sink_table
         touched = guard.touched(table)
@@ -141,7 +142,7 @@ class GuardedWrites:
         try:
             few = ours.few(work, edge.rule_of(work.plan.schema.table).column)
             identity = guard.identity(table, self._store.text_weights)
-            return settled_few(few, touched, known, identity, edge, self.beaten)
+            return settled_few(few, touched, known.of(table), identity, edge, self.beaten)
         except NotPlainError:
             if isinstance(work, FewTableWork):
                 raise

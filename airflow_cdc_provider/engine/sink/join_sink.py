@@ -41,6 +41,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -98,7 +99,7 @@ class JoinLedger(Protocol):
         `hold`: none moves until the commit, and an older owner is refused.
         """
 
-    def knew(self) -> LogPosition | None:
+    def knew(self) -> KnownLog | None:
         """Return what an edge's source knew of the sink's log at the stream's position, if known.
 
         The slots are held.

@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import RowCounts, added
@@ -154,7 +155,7 @@ class Selection:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def knew(self) -> LogPosition | None:
+    def knew(self) -> KnownLog | None:
         """Return what the source knew of the sink's log, None if that is as it was committed."""
         quiet, batch = self.quiet, self.batch
         if batch.knew is not None or quiet is None:

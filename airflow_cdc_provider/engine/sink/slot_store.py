@@ -10,6 +10,7 @@ from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -33,7 +34,7 @@ class SlotOutcome:
     """The stream ends here: a statement changed a captured table, or may have."""
     passed_over: IdleRange | None = None
     """The batch, if nothing of it was committed because it holds nothing for the sink."""
-    knew: LogPosition | None = None
+    knew: KnownLog | None = None
     """What an edge's source knew there of the sink's log; None: what it knew before."""
 
     @classmethod
@@ -66,10 +67,10 @@ class SlotRow:
     """The name under which the store keeps the split."""
     stream: StreamSplit
     """The stored split: positions behind it are not yet taken into account."""
-    knew: LogPosition | None = None
+    knew: KnownLog | None = None
     """What an edge's source knew of the sink's log at the position; None if nothing was stored."""
 
-    def moved(self, end: LogPosition, knew: LogPosition | None) -> SlotRow:
+    def moved(self, end: LogPosition, knew: KnownLog | None) -> SlotRow:
         """Return the row at another position; `knew` is None if that has not changed."""
         return replace(self, position=end, knew=knew or self.knew)
 

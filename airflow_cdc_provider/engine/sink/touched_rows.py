@@ -103,6 +103,11 @@ class TouchedRows:
     def __iter__(self) -> Iterator[KeptChanges]:
         return iter(self._parts)
 
+    @property
+    def first(self) -> KeptChanges:
+        """Return what came first in the log."""
+        return self._parts[0]
+
     def add(self, part: KeptChanges) -> None:
         """Add what came last in the log."""
         self._parts.append(part)

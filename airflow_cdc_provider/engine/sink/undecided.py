@@ -28,8 +28,8 @@ def undecided(edge: Topology, settled: SettledTable) -> UndecidedConflictError:
         f"both nodes changed rows of {table} without knowing of the other's change: "
         f"{'; '.join(named)}{more}",
         where=f"edge from {edge.src_node} to {edge.dst_node} of {edge.name}, {table}",
-        risk="neither change was written at the other node; both edges end before them, and the "
-        "nodes differ from there on",
+        risk="neither change was written at the other node; the table stands still there on both "
+        "edges, and the nodes differ from there on",
         remedy=f"give {table} alone a rule with a winner under topology.conflicts.tables, in the "
-        "files of both edges; once both have ended, `run` one, then the other",
+        "files of both edges; once it has stopped on both, end both, and `run` one, then the other",
     ).about(table)

@@ -433,8 +433,7 @@ class PipelineFile(Section):
     @property
     def isolates_tables(self) -> bool:
         """Whether a table that cannot go on is left alone, and the others flow on."""
-        is_guarded = self.edge is not None and self.edge.is_guarded
-        return self.stream.table_errors == "isolate" and not is_guarded
+        return self.stream.table_errors == "isolate"
 
     @property
     def edge(self) -> Topology | None:

@@ -98,7 +98,7 @@ class ShownPipeline:
         if not self.topology:
             return None
         where = f"edge from {self.src_node} to {self.dst_node} of {self.topology}"
-        return refused_on_edge(kind, is_guarded=bool(self.settles), where=where)
+        return refused_on_edge(kind, where=where)
 
     @property
     def reads_rows_again(self) -> bool:

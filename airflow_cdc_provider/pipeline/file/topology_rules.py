@@ -51,7 +51,7 @@ def check_topology(file: PipelineFile) -> Iterator[Found]:
     yield from _nodes(section)
     yield from _origins(section)
     yield from _marker(file, section)
-    yield from _conflicts(file, section)
+    yield from _conflicts(section)
     yield from _sink(file)
     yield from _stream(file)
     yield from _rows_that_differ(file)
@@ -150,7 +150,7 @@ def _marker(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
             )
 
 
-def _conflicts(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
+def _conflicts(section: TopologySection) -> Iterator[Found]:
     """Yield what does not go together with conflicts that are settled."""
     conflicts = section.conflicts
     if conflicts is None:
@@ -171,12 +171,6 @@ def _conflicts(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
                 "conflicts with changes that are not brought could not be settled alike",
                 "remove it, or remove conflicts",
             )
-    if "table_errors" in file.stream.model_fields_set and file.stream.table_errors == "isolate":
-        yield (
-            ("stream", "table_errors"),
-            "a table that one edge leaves alone would hide from the other what its node knew",
-            "write stop, or leave it out: where conflicts are settled that is stop",
-        )
 
 
 def _conflict_rule(

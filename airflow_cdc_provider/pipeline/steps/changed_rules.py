@@ -93,7 +93,8 @@ def require_former_rules(run: Run, ledger: Ledger) -> None:
 def _require_same_as_before(run: Run, edge: Topology, before: Topology, ledger: Ledger) -> None:
     """Refuse rules of an edge that are not those which its ledger has."""
     stream = ledger.stream()
-    for table in () if stream is None else [each.table for each in stream.tables]:
+    streams = [] if stream is None else [stream, *(each.stream for each in ledger.stopped())]
+    for table in [progress.table for each in streams for progress in each.tables]:
         if edge.rule_of(table) != before.rule_of(table):
             raise RefusedError(
                 f"conflicts of {table} would be settled by other rules than so far: here "
@@ -117,7 +118,7 @@ def _take(run: Run, ledger: Ledger, back: Run, its_ledger: Ledger) -> None:
     if not differs_by_rules(edge, before):
         return
     if its_stream is not None and _settled_before(run, edge, before):
-        for each, of in ((run, stream), (back, its_stream)):
+        for each, of in ((run, ledger), (back, its_ledger)):
             _require_nothing_to_bring(each, of)
     form = {"mine": edge_text(edge), "other": edge_text(back.model.edge)}
     run.store.keep_note(run.name, NoteKind.RULES, form)
@@ -197,10 +198,11 @@ def _own(run: Run, back: Run, ledger: Ledger) -> None:
         ) from held
 
 
-def _require_nothing_to_bring(run: Run, stream: StreamSplit) -> None:
+def _require_nothing_to_bring(run: Run, ledger: Ledger) -> None:
     """Refuse if an edge's source has changes that the edge has not brought."""
-    edge = run.model.edge
-    found = next(_unbrought(run, stream), None)
+    edge, stream = run.model.edge, ledger.stream()
+    streams = [] if stream is None else [stream, *(each.stream for each in ledger.stopped())]
+    found = next((place for each in streams for place in _unbrought(run, each)), None)
     if found is None or edge is None:
         return
     raise RefusedError(
@@ -217,15 +219,17 @@ def _require_nothing_to_bring(run: Run, stream: StreamSplit) -> None:
 
 
 def _unbrought(run: Run, stream: StreamSplit) -> Iterator[str]:
-    """Yield the places of changes in a source's log that the edge has not applied."""
-    schemas = {state.table: state.plan.schema for state in run.store.tables(run.name)}
+    """Yield the places of changes in a source's log that a stream of the edge has not applied."""
+    mine = {progress.table for progress in stream.tables}
+    tables = run.store.tables(run.name)
+    schemas = {state.table: state.plan.schema for state in tables if state.table in mine}
     source, start = source_of(run), stream.start
     source.require_same_log(start, (), [*schemas])
-    tables = StreamSplit(start, None, ()).with_tables(dict.fromkeys(schemas, start), ())
+    begun = StreamSplit(start, None, ()).with_tables(dict.fromkeys(schemas, start), ())
     reading = log_reading(stream_spec(run.model, 0), schemas)
     with (
         closing(source.log_end(purpose="change of the rules for conflicts")) as log_end,
-        closing(source.log_reader(tables.read(schemas), reading)) as reader,
+        closing(source.log_reader(begun.read(schemas), reading)) as reader,
     ):
         for batch in reader.read_up_to(log_end.now(), batch_s=_BATCH_S):
             if batch.changes:

@@ -103,11 +103,15 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
             ranges=ranges,
             is_written_at_both=run.model.edge is not None,
         )
+        back = way_back()
+        left_alone = frozenset() if back is None else back.stopped()
     note_verified(run, found, began_us)
     planned = {plan.schema.table for plan in plans}
     compared = {verdict.table for verdict in found.tables}
     with closing(open_targets(run)) as targets:
-        stopped = tuple(each.table for each in targets.stopped() if each.table in compared)
+        alone = {each.table for each in targets.stopped()}
+    alone |= {plan.schema.table for plan in plans if plan.sink_table in left_alone}
+    stopped = tuple(sorted(alone & compared))
     not_copied = tuple(sorted(set(picked_now(run)) - planned))
     return replace(found, not_copied=not_copied, stopped=stopped)
 

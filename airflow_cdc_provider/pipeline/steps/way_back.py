@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     RetryableError,
 )
-from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog, OwnLog, open_changes_of_others
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
@@ -76,6 +76,10 @@ class WayBack:
     def close(self) -> None:
         """Close the connection."""
         self._ledger.close()
+
+    def stopped(self) -> frozenset[TableId]:
+        """Return the tables of this edge's sink that the edge back leaves alone."""
+        return frozenset(each.table for each in self._ledger.stopped())
 
     def wait(self, *, timeout_s: float) -> None:
         """Wait until all that the sink's node has written by now has come to the source's."""

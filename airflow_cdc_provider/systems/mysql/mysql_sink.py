@@ -7,7 +7,7 @@ or makes tables does without.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -206,14 +206,18 @@ class MySqlSink:
             stopped=stopped,
             edge=self.settings.edge,
         )
-        return SlotChangeSink(
-            store, captured, of_stopped_table=stopped is not None, guard=self._guard()
-        )
+        guard = self._guard(captured=columns)
+        if stopped is not None:
+            guard = self._guard(self.own_log().most_readers - 1, captured=[stopped.table])
+        return SlotChangeSink(store, captured, of_stopped_table=stopped is not None, guard=guard)
 
-    def _guard(self, reader: int = 0) -> Guard | None:
+    def _guard(
+        self, reader: int = 0, *, captured: Collection[TableId] | None = None
+    ) -> Guard | None:
         """Return the guard of an edge whose conflicts are settled; it is not connected yet.
 
-        `reader` is its number among the readers of the sink's log; the stream's is 0.
+        `reader` is its number among the readers of the sink's log; the stream's is 0. `captured`
+        are the tables of the source that it is to look for, None for all.
         """
         from airflow_cdc_provider.engine.sink.guard import Guard  # noqa: PLC0415
 
@@ -223,7 +227,7 @@ class MySqlSink:
         return Guard(
             self.own_log(),
             edge,
-            self.plans,
+            [p for p in self.plans if captured is None or p.schema.table in captured],
             settings.source_options,
             settings.known,
             reader=reader,

@@ -26,13 +26,13 @@ def wrong_conflicts(edge: Edge) -> list[str]:
     found = [
         f"{edge.name}: the conflict of {row[1]} at {source} and {sink} is none"
         for row, source, sink in stored
-        if not _known_at(edge, source) < sink
+        if not _known_at(edge, source, row[0]) < sink
     ]
     theirs = dict(_kept(edge.topology.opposite(), edge.dst.log))
     for place, rows in _kept(edge.topology, edge.src.log):
-        arrival, end = _arrival(edge, place)
-        known = _known_at(edge, place)
         for row in rows:
+            arrival, end = _arrival(edge, place, row[0])
+            known = _known_at(edge, place, row[0])
             met = [at for at, others in theirs.items() if known < at < arrival and row in others]
             if met and not any(row == name and place <= at <= end for name, at, _ in stored):
                 found.append(f"{edge.name}: {row[1]} at {place} has no conflict with {met}")
@@ -48,20 +48,20 @@ def _number(position: object) -> int:
     return position.number
 
 
-def _known_at(edge: Edge, place: int) -> int:
-    """Return how much of the sink's log the source had heard of at a place in its own."""
+def _known_at(edge: Edge, place: int, table: TableId) -> int:
+    """Return how much of the sink's log the source had heard of, of a table, at a place."""
     back, found = edge.topology.opposite().name_in_ledger, edge.known.number
     for each in edge.src.log[:place]:
         if each.moved is not None and each.moved[0] == back:
-            found = _number(each.moved[1])
+            found = _number(each.moved[1].of(table))
     return found
 
 
-def _arrival(edge: Edge, place: int) -> tuple[int, int]:
+def _arrival(edge: Edge, place: int, table: TableId) -> tuple[int, int]:
     """Return where in the sink's log a place in the source's arrived, and what came with it."""
     for number, each in enumerate(edge.dst.log, 1):
         if each.moved is not None and each.moved[0] == edge.name:
-            end = _number(each.moved[1])
+            end = _number(each.moved[1].of(table))
             if end >= place:
                 return number, end
     return 0, 0

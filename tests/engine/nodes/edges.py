@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -14,12 +15,15 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stored_error import NO_ERROR
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.core.topology import Topology
-from airflow_cdc_provider.engine.ledger.decisions import pass_over
-from airflow_cdc_provider.engine.ledger.records import SlotMoved
+from airflow_cdc_provider.engine.ledger.decisions import pass_over, rejoin, stop
+from airflow_cdc_provider.engine.ledger.records import Records, SlotMoved
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Place, Slot
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
 from airflow_cdc_provider.engine.sink.change_sink import SlotChangeSink
@@ -29,7 +33,7 @@ from airflow_cdc_provider.engine.sink.port import JoinedRows
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from tests.engine.counter_log import CounterPosition
 from tests.engine.nodes.log_reading import NodeLog, NodeReader, Reading
-from tests.engine.nodes.node import Committed, EdgeLedger, Interrupts, Node, NodeSession
+from tests.engine.nodes.node import Committed, EdgeLedger, Interrupts, Node, NodeSession, StoppedRow
 from tests.engine.nodes.rows import (
     COLUMNS,
     PLANS,
@@ -66,7 +70,11 @@ class Edge:
     dst: Node
     reading: Reading = field(default_factory=Reading)
     writing: Writing = field(default_factory=Writing)
+    isolates: bool = False
+    """A table whose conflict a person decides is left alone; the edge goes on."""
     ended_by: UndecidedConflictError | None = None
+    undecided: set[TableId] = field(default_factory=set)
+    """Tables with a conflict that a person decides."""
     rereading: Rereading | None = None
 
     def __post_init__(self) -> None:
@@ -112,25 +120,41 @@ class Edge:
     def _session(self) -> NodeSession:
         return NodeSession(self.dst, self.interrupts, self.fuse)
 
-    def _guard(self) -> Guard | None:
+    def _guard(self, tables: Collection[TableId] = TABLES) -> Guard | None:
         if not self.topology.is_guarded:
             return None
         log = NodeLog(self.dst, self.reading, self.guard_fuse)
-        return Guard(log, self.topology, list(PLANS.values()), {}, self.known)
+        plans = [plan for table, plan in PLANS.items() if table in tables]
+        return Guard(log, self.topology, plans, {}, self.known)
+
+    def brought(self, table: TableId) -> int:
+        """Return up to where in the source's log the sink has a table."""
+        position = self.ledger.apart.at(table, self.ledger.position)
+        assert isinstance(position, CounterPosition)
+        return position.number
+
+    @property
+    def flowing(self) -> tuple[TableId, ...]:
+        return tuple(each.table for each in self.ledger.stream.tables)
 
     # --- the stream ---------------------------------------------------------------------------
 
     def _opened(self) -> tuple[SlotChangeSink, NodeReader]:
         if self._sink is None or self._reader is None:
-            opposite = self.topology.opposite()
             store = NodeChangeStore(self._session(), self.topology, self.writing)
-            captured = CapturedTables(tuple(PLANS.values()), dict.fromkeys(PLANS, COLUMNS))
-            self._sink = SlotChangeSink(store, captured, guard=self._guard())
-            name = opposite.name_in_ledger if self.topology.is_guarded else ""
-            self._reader = NodeReader(
-                self.src, self.place, self.topology.origins(), name, self.reading
-            )
+            tables = self.flowing
+            captured = CapturedTables(tuple(PLANS.values()), dict.fromkeys(tables, COLUMNS))
+            self._sink = SlotChangeSink(store, captured, guard=self._guard(tables))
+            self._reader = self._reader_of(self.place, tables)
         return self._sink, self._reader
+
+    def _reader_of(self, start: int, tables: Collection[TableId]) -> NodeReader:
+        """Return a reader of the source's log, for some tables."""
+        opposite = self.topology.opposite()
+        name = opposite.name_in_ledger if self.topology.is_guarded else ""
+        reader = NodeReader(self.src, start, self.topology.origins(), name, self.reading)
+        reader.tables = frozenset(tables)
+        return reader
 
     def deliver(self, transactions: int | None = None, *, most: int | None = None) -> None:
         """Bring so many of the source's next transactions, all if None; a crash ends it early."""
@@ -154,9 +178,77 @@ class Edge:
             if not self.interrupts.happened:
                 assert before == (len(self.dst.log), self.place), "something was written"
             self.crash()
-            self.ended_by = error
+            self._undecided(error)
         finally:
             self.interrupts.clear()
+
+    def _undecided(self, error: UndecidedConflictError) -> None:
+        """Leave the table alone whose conflict a person decides, or end."""
+        (table,) = (each for each in TABLES if str(each) in error.tables)
+        if not (self.isolates and self.stop(table)):
+            self.ended_by = error
+        self.undecided.add(table)
+
+    # --- a table that the stream leaves alone -------------------------------------------------
+
+    def stop(self, table: TableId) -> bool:
+        """Leave a table alone from here on; False if no other would flow."""
+        if table not in self.flowing or len(self.flowing) == 1:
+            return False
+        self.crash()
+        self._decide(lambda state: stop(state, 0, [table], NO_ERROR))
+        return True
+
+    def catch_up(self, table: TableId, transactions: int | None = None) -> None:
+        """Bring a table that is left alone further, then back if it has come to the stream."""
+        alone = self.ledger.stopped.get(table)
+        if alone is None or self.ended_by is not None or table in self.undecided:
+            return
+        store = NodeChangeStore(self._session(), self.topology, self.writing, table)
+        captured = CapturedTables(tuple(PLANS.values()), {table: COLUMNS})
+        guard = self._guard([table])
+        sink = SlotChangeSink(store, captured, of_stopped_table=True, guard=guard)
+        assert isinstance(alone.stream.start, CounterPosition)
+        start = alone.stream.start.number
+        last = len(self.src.log)
+        last = last if transactions is None else min(last, start + transactions)
+        try:
+            for batch in self._reader_of(start, [table]).read_up_to(self.src.at(last), batch_s=1.0):
+                sink.apply(batch)
+        except (SinkUnreachableError, SinkBusyError):
+            pass
+        except UndecidedConflictError:
+            self.undecided.add(table)
+        finally:
+            sink.close()
+            self.interrupts.clear()
+        if alone.stream.start.covers(self.ledger.position) and table not in self.undecided:
+            self.crash()
+            self._decide(lambda state: rejoin(state, 0, table))
+
+    def _decide(self, decide: Callable[[LedgerState], Records]) -> None:
+        """Change the ledger as is decided, in one commit."""
+        ledger = self.ledger
+        stopped = [StoppedTable(each.stream, NO_ERROR, 0) for each in ledger.stopped.values()]
+        state = LedgerState(
+            self._at_sink,
+            slots=(Slot(ledger.position, ledger.stream, ledger.apart),),
+            stopped=tuple(stopped),
+            changes=(),
+        )
+        after = state.with_records(decide(state))
+        (slot,) = after.required_slots()
+        ledger.stream, ledger.apart = slot.stored, slot.apart
+        ledger.stopped = {
+            each.table: ledger.stopped.get(each.table, StoppedRow(each.stream, ledger.knew))
+            for each in after.stopped or ()
+        }
+        name = self.name if ledger.is_named else ""
+        self.dst.commit(Committed((), moved=(name, KnownLog(ledger.position, ledger.apart))))
+
+    @property
+    def _at_sink(self) -> Place:
+        return Place(PipelineName(f"{self.src.name}_to_{self.dst.name}"), self.dst.name)
 
     def commit_idle_log(self) -> None:
         """Move the ledger over log that holds nothing for the sink, as the heartbeat does."""
@@ -165,14 +257,13 @@ class Edge:
         if quiet is None:
             return
         slots = (Slot(ledger.position, ledger.stream),)
-        state = LedgerState(
-            Place(PipelineName(f"{self.src.name}_to_{self.dst.name}"), self.dst.name), slots=slots
-        )
+        state = LedgerState(self._at_sink, slots=slots)
         for record in pass_over(state, 0, quiet):
             assert isinstance(record, SlotMoved)
             ledger.position, ledger.knew = record.position, record.knew or ledger.knew
             name = self.name if ledger.is_named else ""
-            self.dst.commit(Committed((), moved=(name, record.position)))
+            known = KnownLog(record.position, ledger.apart)
+            self.dst.commit(Committed((), moved=(name, known)))
 
     # --- joins --------------------------------------------------------------------------------
 

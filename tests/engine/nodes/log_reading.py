@@ -16,13 +16,14 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.source_port import LOOK_AT_TABLES, LogReading
 from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.markers import EdgeOrigins
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from tests.engine.counter_log import CounterPoint, CounterPosition
 from tests.engine.nodes.node import Committed, Node
-from tests.engine.nodes.rows import PLANS, Change, tables_of
+from tests.engine.nodes.rows import PLANS, TABLES, Change, tables_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class NodeReader:
         self._origins = origins
         self._opposite = opposite
         self.reading = reading
-        self._knew: LogPosition | None = None
+        self._knew: KnownLog | None = None
+        self.tables = frozenset(TABLES)
+        """Whose changes are read."""
         self._batch = _Batch()
         self.fuse: list[int] = []
         """Of one number: how many more transactions are read until the connection is lost."""
@@ -92,7 +95,7 @@ class NodeReader:
                 yield self._emit(self._at)
             self._knew = found.moved[1]
         kept, most = self._is_kept(found), self.reading.most
-        changes = found.changes if kept else ()
+        changes = tuple(each for each in found.changes if kept and each.table in self.tables)
         origins = {mark.origin_node for mark in found.marks} or {self._node.name}
         if len(changes) > most:
             if self._batch.points:
@@ -203,6 +206,7 @@ class NodeLog:
             self.node, stream.start.number, reading.origins, reading.opposite, self.reading
         )
         reader.fuse = self.fuse
+        reader.tables = frozenset(reading.schemas)
         return reader
 
     def change_columns(self, reading: LogReading) -> Any:

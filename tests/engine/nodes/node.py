@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.conflicts import Conflict
 from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.known_log import NONE_APART, KnownLog, TablesApart
 from airflow_cdc_provider.core.markers import Marker
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -38,8 +39,16 @@ class Committed:
 
     changes: tuple[Change, ...]
     marks: tuple[Marker, ...] = ()
-    moved: tuple[str, LogPosition] | None = None
-    """The edge whose row of the ledger was written, and its position in that row."""
+    moved: tuple[str, KnownLog] | None = None
+    """The edge whose row of the ledger was written, and where it says that the edge is."""
+
+
+@dataclass
+class StoppedRow:
+    """A table that an edge's stream leaves alone."""
+
+    stream: StreamSplit
+    knew: KnownLog | None
 
 
 @dataclass
@@ -48,7 +57,9 @@ class EdgeLedger:
 
     position: LogPosition
     stream: StreamSplit
-    knew: LogPosition | None = None
+    knew: KnownLog | None = None
+    apart: TablesApart = NONE_APART
+    stopped: dict[TableId, StoppedRow] = field(default_factory=dict)
     is_named: bool = False
     """The row has the edge's name, so that its moves are seen in the log."""
     conflicts: list[Conflict] = field(default_factory=list)
@@ -118,7 +129,7 @@ class NodeSession:
     def _reset(self) -> None:
         self.changes: list[Change] = []
         self.marks: tuple[Marker, ...] = ()
-        self.moved: tuple[str, LogPosition] | None = None
+        self.moved: tuple[str, KnownLog] | None = None
         self._overlay: dict[tuple[TableId, int], Row | None] = {}
         self._acts: list[Callable[[], None]] = []
         self._savepoint = 0

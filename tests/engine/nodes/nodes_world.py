@@ -64,6 +64,8 @@ class Start:
     """Of each link the end that wins."""
     reading: Reading = field(default_factory=Reading)
     writing: Writing = field(default_factory=Writing)
+    isolates: bool = False
+    """A table whose conflict a person decides is left alone."""
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -115,6 +117,7 @@ class World:
                 self.node(edge.dst_node),
                 start.reading,
                 start.writing,
+                isolates=start.isolates,
             )
             for edge in edges_of(start)
         ]
@@ -122,8 +125,10 @@ class World:
         self.wrote: dict[tuple[TableId, int], list[Wrote]] = {}
         self.drifted: set[tuple[TableId, int]] = set()
         self._seen: dict[tuple[str, TableId, int], tuple[int, bool]] = {}
-        self._heard: dict[str, list[frozenset[int]]] = {name: [frozenset()] for name in names}
-        """Of each node, place by place in its log."""
+        self._heard: dict[tuple[str, TableId], list[frozenset[int]]] = {
+            (name, table): [frozenset()] for name in names for table in TABLES
+        }
+        """Of each node and table, place by place in the node's log."""
         for node in self.nodes:
             node.watch = self._judge
 
@@ -163,7 +168,8 @@ class World:
         reading, before = edge.rereading, len(edge.dst.log)
         if reading is None or not edge.go_on_reading():
             return False
-        known = edge.ledger.knew or edge.known
+        table = reading.split.table
+        known = edge.known if edge.ledger.knew is None else edge.ledger.knew.of(table)
         assert isinstance(known, CounterPosition)
         touched: set[int] = set()
         for place, found in enumerate(edge.dst.log[known.number :], known.number):
@@ -190,6 +196,7 @@ class World:
         for edge, topology in zip(self.edges, decided, strict=True):
             edge.crash()
             edge.topology, edge.ended_by = topology, None
+            edge.undecided.clear()
 
     def _key(self, node: Node, write: Write) -> int:
         return write.key if write.key >= SHARED else self.nodes.index(node)
@@ -243,15 +250,17 @@ class World:
         return [new]
 
     def _note(self, node: Node, changes: Sequence[Change]) -> None:
-        known = {edge.src.name: edge.place for edge in self.edges if edge.dst is node}
         self._history += 1
-        place, heard = len(node.log) + 1, self._heard[node.name][-1] | {self._history}
+        place = len(node.log) + 1
         for change in changes:
+            table = change.table
+            known = {edge.src.name: edge.brought(table) for edge in self.edges if edge.dst is node}
+            heard = self._heard[node.name, table][-1] | {self._history}
             for key in change.keys:
                 before = change.before if change.before and change.before[0] == key else None
                 after = change.after if change.after and change.after[0] == key else None
                 wrote = Wrote(node.name, place, before, after, known, self._history, heard)
-                self.wrote.setdefault((change.table, key), []).append(wrote)
+                self.wrote.setdefault((table, key), []).append(wrote)
 
     # --- what must be so ----------------------------------------------------------------------
 
@@ -262,13 +271,16 @@ class World:
 
     def _judge(self, node: Node) -> None:
         """Judge the rows of single nodes after a commit, and note what the node has heard."""
-        committed, heard = node.log[-1], self._heard[node.name]
+        committed = node.log[-1]
         is_own = committed.changes and not committed.marks and committed.moved is None
-        new = {self._history} if is_own else set[int]()
-        if committed.moved is not None and isinstance(committed.moved[1], CounterPosition):
-            position = committed.moved[1]
-            new |= self._heard[position.server][position.number]
-        heard.append(heard[-1] | new)
+        for table in TABLES:
+            new = {self._history} if is_own else set[int]()
+            if committed.moved is not None:
+                position = committed.moved[1].of(table)
+                assert isinstance(position, CounterPosition)
+                new |= self._heard[position.server, table][position.number]
+            heard = self._heard[node.name, table]
+            heard.append(heard[-1] | new)
         for change in committed.changes:
             for key in change.keys:
                 if key < SHARED and (change.table, key) not in self.drifted:
@@ -292,11 +304,13 @@ class World:
     def finish(self) -> None:
         """Deliver all there is, read drifted rows again, and see that the promises are kept."""
         self.settle()
-        if any(edge.ended_by for edge in self.edges):
+        if any(edge.undecided for edge in self.edges):
             for edge in self.edges:
                 back = self.edge(edge.dst.name + edge.src.name)
+                are_alike = edge.undecided == back.undecided or edge.ended_by or back.ended_by
+                self._require(bool(are_alike), "a table stops on one of two edges alone")
                 self._require(
-                    bool(edge.ended_by) == bool(back.ended_by), "one of two edges ends alone"
+                    bool(edge.undecided) == bool(back.undecided), "one of two edges ends alone"
                 )
             self.decide()
             self.settle()
@@ -311,6 +325,8 @@ class World:
             before = [len(node.log) for node in self.nodes]
             for edge in self.edges:
                 edge.deliver()
+                for table in TABLES:
+                    edge.catch_up(table)
             if before == [len(node.log) for node in self.nodes]:
                 done = all(edge.is_done or edge.ended_by for edge in self.edges)
                 self._require(done, "an edge does not get on")

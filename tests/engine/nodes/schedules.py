@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.errors import SinkBusyError
 from tests.engine.nodes.edges import Edge
 from tests.engine.nodes.log_reading import Reading
 from tests.engine.nodes.nodes_world import Start, World, Write
-from tests.engine.nodes.rows import SHARED_KEYS, Scope
+from tests.engine.nodes.rows import SHARED_KEYS, TABLES, Scope
 from tests.engine.nodes.stores import Writing
 
 MOMENTS = ("before write", "before write", "after write", "before commit")
@@ -83,6 +83,25 @@ class Reread:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """An edge's stream leaves a table alone."""
+
+    edge: int
+    table: int = 0
+
+
+@dataclass(frozen=True)
+class Alone:
+    """An edge brings a table further that its stream leaves alone, and back if it can."""
+
+    edge: int
+    table: int = 0
+    transactions: int = 9
+    fuse: int = 0
+    meanwhile: Meanwhile | None = None
+
+
+@dataclass(frozen=True)
 class Drift:
     """A row changes without a word in the log."""
 
@@ -90,7 +109,7 @@ class Drift:
     write: Write
 
 
-Step = Writes | Deliver | Crash | Idle | Reread | Drift
+Step = Writes | Deliver | Crash | Idle | Reread | Stop | Alone | Drift
 
 
 def run(start: Start, steps: Sequence[Step]) -> World:
@@ -113,7 +132,9 @@ def take(world: World, step: Step) -> None:
             _take_of_edge(world, world.edges[step.edge % len(world.edges)], step)
 
 
-def _take_of_edge(world: World, edge: Edge, step: Deliver | Crash | Idle | Reread) -> None:
+def _take_of_edge(
+    world: World, edge: Edge, step: Deliver | Crash | Idle | Reread | Stop | Alone
+) -> None:
     match step:
         case Deliver():
             _prepare(world, edge, step.fuse, step.meanwhile)
@@ -125,6 +146,12 @@ def _take_of_edge(world: World, edge: Edge, step: Deliver | Crash | Idle | Rerea
             edge.crash()
         case Idle():
             edge.commit_idle_log()
+        case Stop():
+            edge.stop(TABLES[step.table])
+        case Alone():
+            _prepare(world, edge, step.fuse, step.meanwhile)
+            edge.catch_up(TABLES[step.table], step.transactions)
+            edge.fuse.clear()
         case Reread():
             for _ in range(step.acts if edge.topology.is_guarded else 0):
                 _read_again(world, edge, step)
@@ -226,9 +253,15 @@ def _fuses() -> st.SearchStrategy[int]:
 
 
 def steps(
-    puts: st.SearchStrategy[Write] = _puts, *, joins: st.SearchStrategy[Scope] | None = None
+    puts: st.SearchStrategy[Write] = _puts,
+    *,
+    joins: st.SearchStrategy[Scope] | None = None,
+    stops: bool = False,
 ) -> st.SearchStrategy[list[Step]]:
-    """Return what draws schedules, in parts, because one list would be short in most cases."""
+    """Return what draws schedules, in parts, because one list would be short in most cases.
+
+    `stops`: streams leave tables alone, and take them back.
+    """
     writes = st.builds(Writes, _numbers, _writes(puts))
     deliveries = st.builds(
         Deliver,
@@ -252,6 +285,18 @@ def steps(
             meanwhile=_meanwhiles(puts),
         )
         others += [rereads] * 3
+    if stops:
+        others.append(st.builds(Stop, _numbers, st.sampled_from([0, 0, 1])))
+        others += [
+            st.builds(
+                Alone,
+                _numbers,
+                st.sampled_from([0, 0, 1]),
+                st.integers(1, 6),
+                _fuses(),
+                _meanwhiles(puts),
+            )
+        ] * 2
     step = st.one_of(writes, writes, deliveries, deliveries, deliveries, *others)
     return st.tuples(*[st.lists(step, min_size=4, max_size=12)] * 3).map(
         lambda parts: [*chain(*parts)]

@@ -11,6 +11,7 @@ from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.markers import Marker
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -23,7 +24,7 @@ from airflow_cdc_provider.engine.sink.join_sink import RowDiff
 from airflow_cdc_provider.engine.sink.port import JoinedSplit
 from airflow_cdc_provider.engine.sink.selection import FewWork, Selection, TableBatch
 from airflow_cdc_provider.engine.sink.slot_store import LookAtOthers, SlotOutcome, SlotRow
-from tests.engine.nodes.node import EdgeLedger, NodeSession
+from tests.engine.nodes.node import EdgeLedger, NodeSession, StoppedRow
 from tests.engine.nodes.rows import PLANS, Row, batch_of, from_columns, is_in, keys_of
 
 
@@ -49,15 +50,25 @@ class Writing:
 class NodeSlotStore:
     """The one writer slot of an edge."""
 
-    def __init__(self, session: NodeSession, edge: Topology, writing: Writing) -> None:
+    def __init__(
+        self,
+        session: NodeSession,
+        edge: Topology,
+        writing: Writing,
+        stopped: TableId | None = None,
+    ) -> None:
         self.session = session
         self._edge = edge
         self._writing = writing
+        self._stopped = stopped
         self._ledger = session.node.ledgers[edge.name_in_ledger]
 
     def locked_row(self) -> SlotRow:
         self.session.step()
         ledger = self._ledger
+        if self._stopped is not None:
+            alone = ledger.stopped[self._stopped]
+            return SlotRow(alone.stream.start, "", alone.stream, alone.knew)
         return SlotRow(ledger.position, "", ledger.stream, ledger.knew)
 
     def mark(self, origins: frozenset[str]) -> None:
@@ -83,13 +94,30 @@ class NodeSlotStore:
 
     def move(self, outcome: SlotOutcome, anew: StreamSplit | None) -> None:
         ledger, session = self._ledger, self.session
-        assert anew is None, "all tables are consistent"
         name = self._edge.name_in_ledger if self._edge.is_guarded else ""
-        session.moved = (name, outcome.end)
+        if self._stopped is not None:
+            self._move_alone(ledger.stopped[self._stopped], outcome, self._stopped)
+            return
+        session.moved = (name, KnownLog(outcome.end, ledger.apart))
 
         def moved() -> None:
             ledger.position, ledger.knew = outcome.end, outcome.knew or ledger.knew
+            ledger.stream = anew or ledger.stream
             ledger.is_named = bool(name)
+
+        session.at_commit(moved)
+
+    def _move_alone(self, alone: StoppedRow, outcome: SlotOutcome, table: TableId) -> None:
+        """Move a table that the stream leaves alone, and say so in the stream's row."""
+        ledger, session = self._ledger, self.session
+        apart = ledger.apart.moved(table, outcome.end)
+        session.moved = (self._edge.name_in_ledger, KnownLog(ledger.position, apart))
+
+        def moved() -> None:
+            alone.stream = replace(alone.stream, start=outcome.end).passed(outcome.end)
+            alone.knew = outcome.knew or alone.knew
+            ledger.apart = apart
+            ledger.is_named = True
 
         session.at_commit(moved)
 
@@ -121,7 +149,7 @@ class NodeSlotStore:
         *,
         look: LookAtOthers | None = None,
     ) -> SlotOutcome | None:
-        if not self._writing.at_once:
+        if not self._writing.at_once or self._stopped is not None:
             return None
         few = selection.few_work(row.position, row.stream)
         kept = few if few is None or look is None else look.without_lost(few)
@@ -171,11 +199,20 @@ class NodeSlotStore:
 class NodeChangeStore:
     """The writer slots of an edge's stream: one."""
 
-    def __init__(self, session: NodeSession, edge: Topology, writing: Writing) -> None:
-        self.slots = [NodeSlotStore(session, edge, writing)]
+    def __init__(
+        self,
+        session: NodeSession,
+        edge: Topology,
+        writing: Writing,
+        stopped: TableId | None = None,
+    ) -> None:
+        self.slots = [NodeSlotStore(session, edge, writing, stopped)]
         self._ledger = session.node.ledgers[edge.name_in_ledger]
+        self._stopped = stopped
 
     def stream(self) -> StreamSplit | None:
+        if self._stopped is not None:
+            return self._ledger.stopped[self._stopped].stream
         return self._ledger.stream.passed(self._ledger.position)
 
     def close(self) -> None:
@@ -219,12 +256,12 @@ class NodeJoinLedger:
         self._session.step()
         return [Slot(self._ledger.position, self._ledger.stream)]
 
-    def knew(self) -> LogPosition | None:
+    def knew(self) -> KnownLog | None:
         self._session.step()
         return self._ledger.knew
 
     def owns(self, table: TableId) -> bool:
-        return True
+        return table not in self._ledger.stopped
 
     def store_joined(self, request: str, joined: JoinedSplit, freed: Sequence[pa.Table]) -> None:
         place = (request, joined.split.table, joined.split.number)

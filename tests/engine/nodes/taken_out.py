@@ -10,6 +10,7 @@ import pytest
 
 from airflow_cdc_provider.columns.plain_changes import PlainChanges
 from airflow_cdc_provider.core.conflict_rules import ConflictRule
+from airflow_cdc_provider.core.known_log import KnownLog, TableApart, TablesApart
 from airflow_cdc_provider.core.markers import EdgeOrigins
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink import guarded_writes, settled_few, settling, touched_rows
@@ -20,9 +21,12 @@ from airflow_cdc_provider.engine.sink.guarded_writes import GuardedWrites
 from airflow_cdc_provider.engine.sink.join_sink import StreamJoinSink
 from airflow_cdc_provider.engine.sink.selection import Selection
 from airflow_cdc_provider.engine.sink.their_changes import TheirChanges
+from tests.engine.nodes import edges
 from tests.engine.nodes.log_reading import Reading
+from tests.engine.nodes.node import StoppedRow
 from tests.engine.nodes.nodes_world import Start, Write
 from tests.engine.nodes.schedules import (
+    Alone,
     Crash,
     Deliver,
     Drift,
@@ -30,6 +34,7 @@ from tests.engine.nodes.schedules import (
     Meanwhile,
     Reread,
     Step,
+    Stop,
     Writes,
 )
 from tests.engine.nodes.stores import NodeJoinLedger, NodeSlotStore, Writing
@@ -74,7 +79,7 @@ def _all_is_kept(patch: Patch) -> None:
 
 def _knew_all(patch: Patch) -> None:
     def known(self: GuardedWrites, *_: object) -> Any:
-        return self.guard._own_log.log_end(purpose="").now()
+        return KnownLog(self.guard._own_log.log_end(purpose="").now())
 
     patch.setattr(GuardedWrites, "known", known)
 
@@ -92,7 +97,6 @@ def _forgets(patch: Patch) -> None:
     catch_up = Guard.catch_up
 
     def forgetting(self: Guard, known: Any) -> bool:
-        self._kept.clear()
         self._touched.clear()
         return catch_up(self, known)
 
@@ -187,7 +191,7 @@ def _joins_look_once(patch: Patch) -> None:
 
 
 def _joins_know_all(patch: Patch) -> None:
-    patch.setattr(NodeJoinLedger, "knew", lambda self: self._session.node.end)
+    patch.setattr(NodeJoinLedger, "knew", lambda self: KnownLog(self._session.node.end))
 
 
 def _joins_do_not_wait(patch: Patch) -> None:
@@ -219,12 +223,45 @@ def _joins_write_nothing(patch: Patch) -> None:
     patch.setattr(StreamJoinSink, "_replace_guarded", lambda self, *_, again: ((), 0))
 
 
+def _none_is_apart(patch: Patch) -> None:
+    patch.setattr(KnownLog, "of", lambda self, _: self.position)
+
+
+def _back_at_once(patch: Patch) -> None:
+    def back(self: TablesApart, table: Any, _: object) -> TablesApart:
+        return self.without([table])
+
+    patch.setattr(TablesApart, "back", back)
+
+
+def _stopped_anew(patch: Patch) -> None:
+    def stopped(self: TablesApart, tables: Any, stream: Any) -> TablesApart:
+        return self._with({table: TableApart(table, stream) for table in tables})
+
+    def moved(self: TablesApart, table: Any, to: Any) -> TablesApart:
+        return self._with({table: TableApart(table, to)})
+
+    patch.setattr(TablesApart, "stopped", stopped)
+    patch.setattr(TablesApart, "moved", moved)
+
+
+def _stops_with_nothing_known(patch: Patch) -> None:
+    patch.setattr(edges, "StoppedRow", lambda stream, _: StoppedRow(stream, None))
+
+
+def _alone_knows_nothing_more(patch: Patch) -> None:
+    patch.setattr(TablesApart, "moved", lambda self, *_: self)
+
+
 def _nothing(patch: Patch) -> None:
     """What is taken out is said by the start."""
 
 
 LATE_B = Meanwhile("before write", (Write("put", 0, 10, 1),))
 BOTH: list[Step] = [_put(A), _put(B)]
+OTHER = Write("put", 1, 12, 1)
+NAMED: list[Step] = [Writes(A, (OTHER,)), Deliver(THERE)]
+"""From then on the log says what the edge there has brought."""
 RULES = {
     "markers are judged": TakenOut(
         _all_is_kept,
@@ -307,6 +344,43 @@ RULES = {
     "a key that moves is two keys": TakenOut(_moves_touch_one_key, [_change(A, "move"), _put(B)]),
     "a person decides": TakenOut(
         _somebody_decides, BOTH, Start(policies=("stop", "priority")), seen_as="differ"
+    ),
+    "a table that stops is known as it stands": TakenOut(
+        _none_is_apart,
+        [Stop(THERE), _put(A), _put(A, 11), Writes(A, (OTHER,)), Deliver(THERE), _put(B)],
+        seen_as="differ",
+    ),
+    "a table that comes back is where it was brought": TakenOut(
+        _back_at_once,
+        [*NAMED, Stop(THERE), _put(A, at=2), Writes(A, (OTHER,)), Alone(THERE), _put(B, at=3)],
+    ),
+    "what was known of a table never becomes less": TakenOut(
+        _stopped_anew,
+        [
+            *NAMED,
+            Stop(THERE),
+            _put(A, at=2),
+            Writes(A, (OTHER,)),
+            Alone(THERE),
+            Stop(THERE),
+            _put(B, at=3),
+        ],
+    ),
+    "a table that is brought alone is known further": TakenOut(
+        _alone_knows_nothing_more,
+        [*NAMED, Stop(THERE), _put(A, at=2), Alone(THERE, transactions=1), _put(B, at=3)],
+    ),
+    "a table stops with what was known": TakenOut(
+        _stops_with_nothing_known,
+        [
+            _put(B, at=2),
+            Deliver(BACK),
+            _put(A, 11),
+            Deliver(THERE),
+            Stop(THERE),
+            _put(A, at=3),
+        ],
+        _wins(B),
     ),
     "a join looks before it writes": TakenOut(
         _joins_look_late, [_put(B, 1), Reread(THERE)], seen_as="changes its rows all the time"

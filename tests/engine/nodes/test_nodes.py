@@ -18,6 +18,8 @@ while others flow, and the pipeline's own steps: what takes other rules here is 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -26,9 +28,11 @@ from airflow_cdc_provider.engine.sink import guard, guarded_writes, their_change
 from tests.engine.nodes.nodes_world import BrokenPromiseError, Start, World, Write
 from tests.engine.nodes.rows import ITEMS, Scope
 from tests.engine.nodes.schedules import (
+    Alone,
     Deliver,
     Reread,
     Step,
+    Stop,
     Writes,
     own_puts,
     ranges,
@@ -119,6 +123,36 @@ def test_both_edges_end_before_a_conflict_that_a_person_decides(
 ) -> None:
     start = data.draw(starts(shape, *WITH_STOPS))
     noted(run(start, data.draw(steps())))
+
+
+@settings(max_examples=80)
+@given(starts("pair", BY_PRIORITY, *BY_COLUMN), steps(joins=scopes, stops=True))
+def test_a_pair_ends_equal_where_tables_stop_alone_and_come_back(
+    start: Start, schedule: list[Step]
+) -> None:
+    noted(run(start, schedule))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(LARGER), st.data())
+def test_nodes_of_a_tree_end_equal_where_tables_stop_alone(shape: str, data: st.DataObject) -> None:
+    start = data.draw(starts(shape, BY_PRIORITY, *BY_COLUMN))
+    noted(run(start, data.draw(steps(stops=True))))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(["pair", *LARGER]), st.data())
+def test_a_table_with_a_conflict_that_a_person_decides_stops_alone(
+    shape: str, data: st.DataObject
+) -> None:
+    start = replace(data.draw(starts(shape, *WITH_STOPS)), isolates=True)
+    noted(run(start, data.draw(steps(stops=data.draw(st.booleans())))))
+
+
+def test_a_table_is_known_further_though_its_stream_has_brought_nothing_yet() -> None:
+    by_a, by_b = Write("put", 0, 10, 3), Write("put", 0, 10, 4)
+    world = run(Start("pair"), [Stop(0), Writes(0, (by_a,)), Alone(0), Writes(1, (by_b,))])
+    assert not any(edge.ledger.conflicts for edge in world.edges)
 
 
 CHANGED_BEHIND: list[Step] = [

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.codec import (
     dumps,
+    known_from_json,
     position_from_json,
     split_from_json,
     split_to_json,
 )
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.ledger.state import Slot
 from airflow_cdc_provider.engine.sink.port import JoinedSplit, Owner
@@ -113,7 +114,7 @@ class MySqlJoinLedger:
         ledger.check_generation(self._session, self._owner)
         return slot_rows(self._session, self._owner, lock="FOR UPDATE")
 
-    def knew(self) -> LogPosition | None:
+    def knew(self) -> KnownLog | None:
         """Return what an edge's source knew of the sink's log at the stream's position.
 
         The slots are held. None if that was not stored.
@@ -122,7 +123,7 @@ class MySqlJoinLedger:
             f"SELECT knew FROM {LEDGER}.stream WHERE {pipeline_is(self._owner.pipeline)} "
             f"AND slot = 0 {self._session.capabilities.share_lock}"
         )
-        return position_from_json(json.loads(found[0][0])) if found and found[0][0] else None
+        return known_from_json(json.loads(found[0][0])) if found and found[0][0] else None
 
     def owns(self, table: TableId) -> bool:
         """Tell whether the stream owns a table."""

@@ -8,6 +8,7 @@ from typing import assert_never
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.records import (
+    ApartKept,
     ChangeBegun,
     ChangeEnded,
     ChangesCounted,
@@ -38,6 +39,7 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     insert_slot,
+    keep_apart,
     moved_to,
     position_literal,
 )
@@ -78,7 +80,7 @@ class RecordWriter:
             case SplitPublished(split, report):
                 plan_id = self._state.plan_id
                 ledger.store_report(self._session, self._owner, plan_id, split, report)
-            case StreamStored() | SlotsRewritten() | PositionSet() | SlotMoved():
+            case StreamStored() | SlotsRewritten() | PositionSet() | SlotMoved() | ApartKept():
                 self._write_slots(record)
             case TablesOwned(tables, unread):
                 self._own_tables(tables)
@@ -92,7 +94,9 @@ class RecordWriter:
             case _:
                 assert_never(record)
 
-    def _write_slots(self, record: StreamStored | SlotsRewritten | PositionSet | SlotMoved) -> None:
+    def _write_slots(
+        self, record: StreamStored | SlotsRewritten | PositionSet | SlotMoved | ApartKept
+    ) -> None:
         """Write what changes the stream's writer slots."""
         match record:
             case StreamStored(stream):
@@ -112,6 +116,8 @@ class RecordWriter:
                 anew = stored_anew(before, position)
                 moved = moved_to(self._session, position, anew, self._owner, knew=knew)
                 self._set_slots(moved, f" AND slot = {slot}")
+            case ApartKept(apart):
+                keep_apart(self._session, self._owner, apart)
             case _:
                 assert_never(record)
 

@@ -32,7 +32,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 10
+VERSION = 11
 """Tables and columns are only added: a ledger of an older version gets what it lacks, and a stream
 of an older release that runs goes on."""
 
@@ -49,7 +49,9 @@ _LATER = {
     "stream": {
         "edge": "VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
         "knew": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL",
+        "apart": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL",
     },
+    "stopped_table": {"knew": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL"},
 }
 """Columns that a table of an older version lacks."""
 _LATER_COLUMNS = {
@@ -132,6 +134,7 @@ _TABLES = {
         `committed_us` {_COUNT},
         `error` {_TEXT},
         `since_us` {_COUNT},
+        {_LATER_COLUMNS["stopped_table"]},
         PRIMARY KEY (`pipeline`, `table_name`)""",
     "changed_table": f"""
         `pipeline` {_NAME},

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 
 from airflow_cdc_provider.core.codec import (
+    apart_from_json,
+    apart_to_json,
     dumps,
+    known_to_json,
     position_from_json,
     position_to_json,
 )
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.known_log import NONE_APART, KnownLog, TablesApart
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
@@ -25,12 +30,16 @@ def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[Slo
     `lock` is a locking clause.
     """
     rows = session.rows(
-        f"SELECT position, split FROM {LEDGER}.stream "
+        f"SELECT position, split, apart FROM {LEDGER}.stream "
         f"WHERE {pipeline_is(owner.pipeline)} ORDER BY slot {lock}"
     )
     return [
-        Slot(position_from_json(json.loads(position)), split_named(session, owner, split))
-        for position, split in rows
+        Slot(
+            position_from_json(json.loads(position)),
+            split_named(session, owner, split),
+            apart_from_json(json.loads(apart or "[]")),
+        )
+        for position, split, apart in rows
     ]
 
 
@@ -45,14 +54,14 @@ def moved_to(
     anew: StreamSplit | None,
     owner: Owner,
     *,
-    knew: LogPosition | None = None,
+    knew: KnownLog | None = None,
 ) -> str:
     """Return the assignments that move a slot's row to a position, maybe with another split.
 
     `knew` is what the source knew there of the sink's log, None if it knew what it did before.
     """
     split = "" if anew is None else f"split = {store_split(session, owner, anew)}, "
-    known = "" if knew is None else f"knew = {position_literal(knew)}, "
+    known = "" if knew is None else f"knew = {text_literal(dumps(known_to_json(knew)))}, "
     return (
         f"{split}{known}position = {position_literal(end)}, generation = {owner.generation}, "
         "batch = batch + 1"
@@ -69,6 +78,24 @@ def insert_slot(
         f"{owner.generation}, {position_literal(stream.start)}, "
         f"{store_split(session, owner, stream)}, {NOW_US})"
     )
+
+
+def keep_apart(session: SinkSession, owner: Owner, apart: TablesApart) -> None:
+    """Store which tables are not where the stream is, in each of its slots' rows."""
+    form = text_literal(dumps(apart_to_json(apart)))
+    session.execute(
+        f"UPDATE {LEDGER}.stream SET apart = {form} WHERE {pipeline_is(owner.pipeline)}"
+    )
+
+
+def move_apart(session: SinkSession, owner: Owner, table: TableId, to: LogPosition) -> None:
+    """Store where a table is that the stream leaves alone, within the transaction that moves it."""
+    rows = session.rows(
+        f"SELECT apart FROM {LEDGER}.stream WHERE {pipeline_is(owner.pipeline)} AND slot = 0 "
+        "FOR UPDATE"
+    )
+    apart = apart_from_json(json.loads(rows[0][0] or "[]")) if rows else NONE_APART
+    keep_apart(session, owner, apart.moved(table, to))
 
 
 def position_literal(position: LogPosition) -> str:

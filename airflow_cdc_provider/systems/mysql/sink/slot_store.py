@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
-from airflow_cdc_provider.core.codec import position_from_json
+from airflow_cdc_provider.core.codec import known_from_json, position_from_json
 from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.errors import only_of
 from airflow_cdc_provider.core.identifiers import TableId
@@ -48,7 +48,7 @@ from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import moved_to
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import move_apart, moved_to
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named
 from airflow_cdc_provider.systems.mysql.sink.table_drift import missing_as_drift
 from airflow_cdc_provider.systems.mysql.sink.text_weights import TextWeights
@@ -85,6 +85,7 @@ class MySqlSlotStore:
         self._tables = tables
         self._slot = place.slot
         self._slots = place.slots
+        self._stopped = place.stopped
         self._ledger = "stream" if place.stopped is None else "stopped_table"
         self._row = f"{pipeline_is(owner.pipeline)} AND slot = {place.slot}"
         if place.stopped is not None:
@@ -103,7 +104,7 @@ class MySqlSlotStore:
         look: LookAtOthers | None = None,
     ) -> SlotOutcome | None:
         """Commit a small batch as one commit script; None if nothing was kept."""
-        if not self._scripts.are_taken:
+        if not self._scripts.are_taken or (self._edge and self._stopped is not None):
             return None
         work, rows = self._statements_of(selection, row, look)
         outcome = replace(SlotOutcome.of(row.position, work), end=end, knew=selection.knew)
@@ -136,7 +137,7 @@ class MySqlSlotStore:
         position, name, *knew = found[0]
         if self._stored is None or self._stored[0] != name:
             self._stored = name, split_named(self.session, self._owner, name)
-        known = position_from_json(json.loads(knew[0])) if knew and knew[0] else None
+        known = known_from_json(json.loads(knew[0])) if knew and knew[0] else None
         return SlotRow(position_from_json(json.loads(position)), name, self._stored[1], known)
 
     def _slot_row(self) -> str:
@@ -151,12 +152,14 @@ class MySqlSlotStore:
         """Move the row to the outcome's end and count its changes; check the generation last."""
         for statement in self._store_statements(outcome, anew):
             self.session.execute(statement)
+        if self._edge and self._stopped is not None:
+            move_apart(self.session, self._owner, self._stopped, outcome.end)
         ledger.claim_commit(self.session, self._owner)
 
     def _store_statements(self, outcome: SlotOutcome, anew: StreamSplit | None = None) -> list[str]:
         """Return the statements that move the slot to the batch's end and count its changes."""
         moved = moved_to(self.session, outcome.end, anew, self._owner, knew=outcome.knew)
-        if self._edge:
+        if self._edge and self._stopped is None:
             moved += f", edge = {literal(self._edge)}"
         statements = [
             f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "

@@ -55,10 +55,11 @@ def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: StoredE
         store_split(session, owner, stream),
         literal(error.text),
         NOW_US,
+        f"(SELECT knew FROM {LEDGER}.stream WHERE {pipeline_is(owner.pipeline)} AND slot = 0)",
     )
     session.execute(
         f"INSERT INTO {LEDGER}.stopped_table (pipeline, table_name, generation, position, split, "
-        f"error, since_us) VALUES ({', '.join(values)})"
+        f"error, since_us, knew) VALUES ({', '.join(values)})"
     )
 
 

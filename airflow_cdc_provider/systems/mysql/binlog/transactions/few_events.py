@@ -39,6 +39,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.few_rows import OPS, NotFewE
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
+from airflow_cdc_provider.systems.mysql.binlog.transactions.known_positions import Move
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import FewPiece
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
     TransactionPoints,
@@ -107,8 +108,8 @@ class _Reading:
         self._current: _Transaction | None = None
         self.transactions: list[_Transaction] = []
         self.rows: list[_Rows] = []
-        self.moves: list[tuple[int, str]] = []
-        """Positions that were known from a transaction on, which is counted from 0."""
+        self.moves: list[Move] = []
+        """What was known from a transaction on, which is counted from 0."""
         self.log_end = log_end
         """Where the last event ends in its file."""
         self.bytes = 0
@@ -154,9 +155,9 @@ class _Reading:
         if table_id not in self._maps.ledgers:
             self.others_at = self.bytes
         if table_id in self._maps.progress and decoder is not None:
-            position = self._known.few(decoder, decoder.few.read(data, start, end))
-            if position is not None:
-                self.moves.append((len(self.transactions) - 1, position))
+            known = self._known.few(decoder, decoder.few.read(data, start, end))
+            if known is not None:
+                self.moves.append((len(self.transactions) - 1, known))
             return
         if table_id in self._maps.markers and decoder is not None:
             self._take_marker(self._current, decoder, decoder.few.read(data, start, end))
@@ -264,8 +265,8 @@ class SmallChunks:
         if reading.others_at:
             assembly.note_others(first_byte + reading.others_at)
         self._keep_rows(reading, first_ordinal)
-        for number, position in reading.moves:
-            runs.known.add(runs.next_number + number, position)
+        for number, known in reading.moves:
+            runs.known.add(runs.next_number + number, known)
         ended = [each for each in reading.transactions if each.end]
         if ended:
             commits = self._commits(ended, first_byte, first_ordinal)

@@ -7,6 +7,7 @@ of them was made.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,13 +18,17 @@ from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.few_changes import FewChange
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
+from airflow_cdc_provider.core.codec import apart_from_json, position_from_json
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 
-Move = tuple[int, str]
-"""The number of a transaction, and the position that was known from it on, as JSON."""
-_EDGE, _POSITION = "edge", "position"
+KnownText = tuple[str, str]
+"""A position, and the tables that are not there, each as JSON; see `KnownLog`."""
+Move = tuple[int, KnownText]
+"""The number of a transaction, and what was known from it on."""
+_EDGE, _POSITION, _APART = "edge", "position", "apart"
 
 
 class KnownPositions:
@@ -33,7 +38,7 @@ class KnownPositions:
         self._name = edge.encode()
         self._edge = texts_of([edge])
         self._maps = maps
-        self._moves: dict[int, str] = {}
+        self._moves: dict[int, KnownText] = {}
 
     def note(self, frames: Frames, rows: IntArray, numbers: IntArray) -> BoolArray:
         """Take in the rows of streams' progress among row events; tell which events are others.
@@ -47,19 +52,22 @@ class KnownPositions:
             self._note(frames, table_id, rows[places], numbers[places])
         return ~is_progress
 
-    def few(self, decoder: TableDecoder, changes: Sequence[FewChange]) -> str | None:
-        """Return the position in a few rows of streams' progress, None if there is none."""
+    def few(self, decoder: TableDecoder, changes: Sequence[FewChange]) -> KnownText | None:
+        """Return what a few rows of streams' progress say, None if it is nothing of the edge's."""
         names = [column.name for column in decoder.map.columns]
         if _EDGE not in names:
             return None
         edge, position = names.index(_EDGE), names.index(_POSITION)
+        apart = names.index(_APART) if _APART in names else None
         rows = [change.after for change in changes if change.after is not None]
-        found = [row[position] for row in rows if row[edge] == self._name]
-        return found[-1].decode() if found and isinstance(found[-1], bytes) else None
+        found = [row for row in rows if row[edge] == self._name]
+        if not found:
+            return None
+        return _text(found[-1][position]), "" if apart is None else _text(found[-1][apart])
 
-    def add(self, number: int, position: str) -> None:
-        """Take in a position that was known from a transaction on."""
-        self._moves[number] = position
+    def add(self, number: int, known: KnownText) -> None:
+        """Take in what was known from a transaction on."""
+        self._moves[number] = known
 
     def take(self, numbers: IntArray) -> Sequence[Move]:
         """Return the moves of transactions that end now, in log order; they are forgotten."""
@@ -80,6 +88,24 @@ class KnownPositions:
         mine = as_numpy(pc.is_in(edges, value_set=self._edge)) & (changes.op != Op.DELETE)
         if not mine.any():
             return
-        positions = changes.after.column(names.index(_POSITION)).filter(mask_of(mine))
+        rows = changes.after.filter(mask_of(mine))
+        positions = rows.column(names.index(_POSITION)).to_pylist()
+        apart = [""] * len(positions)
+        if _APART in names:
+            apart = pc.fill_null(rows.column(names.index(_APART)), "").to_pylist()
+        known = zip(positions, apart, strict=True)
         of = np.repeat(numbers, changes.counts)[mine]
-        self._moves.update(zip(of.tolist(), positions.to_pylist(), strict=True))
+        self._moves.update(zip(of.tolist(), known, strict=True))
+
+
+def known_of(text: KnownText) -> KnownLog:
+    """Return what a row of a stream's progress says was known."""
+    position, apart = text
+    return KnownLog(
+        position_from_json(json.loads(position)), apart_from_json(json.loads(apart or "[]"))
+    )
+
+
+def _text(value: object) -> str:
+    """Return a text of a few rows, empty for NULL."""
+    return value.decode() if isinstance(value, bytes) else ""
