@@ -80,22 +80,33 @@ def insert_slot(
     )
 
 
-def keep_apart(session: SinkSession, owner: Owner, apart: TablesApart) -> None:
-    """Store which tables are not where the stream is, in each of its slots' rows."""
+def keep_apart(
+    session: SinkSession, owner: Owner, apart: TablesApart, *, edge: str | None = None
+) -> None:
+    """Store which tables are not where the stream is, in each of its slots' rows.
+
+    `edge` is its name in the ledger, None if that stays.
+    """
+    named = "" if edge is None else f", edge = {literal(edge)}"
     form = text_literal(dumps(apart_to_json(apart)))
     session.execute(
-        f"UPDATE {LEDGER}.stream SET apart = {form} WHERE {pipeline_is(owner.pipeline)}"
+        f"UPDATE {LEDGER}.stream SET apart = {form}{named} WHERE {pipeline_is(owner.pipeline)}"
     )
 
 
-def move_apart(session: SinkSession, owner: Owner, table: TableId, to: LogPosition) -> None:
-    """Store where a table is that the stream leaves alone, within the transaction that moves it."""
+def move_apart(
+    session: SinkSession, owner: Owner, table: TableId, to: LogPosition, *, edge: str
+) -> None:
+    """Store where a table is that the stream leaves alone, within the transaction that moves it.
+
+    The stream's row gets the edge's name, by which the edge back reads it.
+    """
     rows = session.rows(
         f"SELECT apart FROM {LEDGER}.stream WHERE {pipeline_is(owner.pipeline)} AND slot = 0 "
         "FOR UPDATE"
     )
     apart = apart_from_json(json.loads(rows[0][0] or "[]")) if rows else NONE_APART
-    keep_apart(session, owner, apart.moved(table, to))
+    keep_apart(session, owner, apart.moved(table, to), edge=edge)
 
 
 def position_literal(position: LogPosition) -> str:

@@ -153,7 +153,7 @@ class MySqlSlotStore:
         for statement in self._store_statements(outcome, anew):
             self.session.execute(statement)
         if self._edge and self._stopped is not None:
-            move_apart(self.session, self._owner, self._stopped, outcome.end)
+            move_apart(self.session, self._owner, self._stopped, outcome.end, edge=self._edge)
         ledger.claim_commit(self.session, self._owner)
 
     def _store_statements(self, outcome: SlotOutcome, anew: StreamSplit | None = None) -> list[str]:
