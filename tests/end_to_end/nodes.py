@@ -32,6 +32,8 @@ topology: {{name: {topology}, src_node: {src}, dst_node: {dst}{conflicts}}}
 _BY_COLUMN = "column, column: at, tables: {{{database}.items: {{policy: column, column: n}}}}"
 _KEYS = 1000
 """Each node's writers change their own keys only: first its number times this, then so many."""
+_LEAVES_ALONE = 0.5
+"""How often between two kills a table is left alone, or taken back."""
 _SHARED_KEYS = 60
 """Where conflicts are settled, all writers change the same keys."""
 
@@ -94,6 +96,16 @@ class Edge:
     def read_again(self) -> None:
         """Ask for all rows again; whoever is at work, now or later, reads them."""
         assert "asked" in self.say("resync", "--yes")
+
+    def leave_alone(self, table: str) -> None:
+        """Ask that the stream leave a table alone, or take it back if it does."""
+        name = f"{DATABASE}.{table}"
+        if "asked" not in self.say("pause", "--table", name):
+            self.take_back(table)
+
+    def take_back(self, table: str) -> None:
+        """Ask that the stream take a table back, if it leaves it alone."""
+        self.say("resume", "--table", f"{DATABASE}.{table}")
 
     @property
     def has_requests(self) -> bool:
@@ -303,7 +315,8 @@ def wait_until_logs_stand(nodes: Nodes) -> None:
 def under_load(nodes: Nodes, *, seconds: float, kill_every_s: float, writers: int) -> None:
     """Write at all nodes while edges are killed, then require equal nodes and logs that stand.
 
-    Where conflicts are settled, edges are to read all rows again all the time.
+    Where conflicts are settled, edges are to read all rows again all the time, and streams to leave
+    a table alone and to take it back.
     """
     rng = random.Random(nodes.seed)
     nodes.begin()
@@ -315,12 +328,15 @@ def under_load(nodes: Nodes, *, seconds: float, kill_every_s: float, writers: in
             if nodes.has_conflicts and not any(each.has_requests for each in nodes.edges):
                 rng.choice(nodes.last_edges).read_again()
                 time.sleep(rng.random())
+            if nodes.has_conflicts and rng.random() < _LEAVES_ALONE:
+                rng.choice(nodes.edges).leave_alone(TABLES[0])
             edge.kill()
             time.sleep(rng.random())
             for each in nodes.edges:
                 each.keep()
     for each in nodes.edges:
         each.keep()
+        each.take_back(TABLES[0])
     for each in nodes.edges:
         nodes.wait_until(lambda each=each: not each.has_requests, "all requests are done")
     nodes.wait_until(nodes.are_equal, "all nodes are equal")

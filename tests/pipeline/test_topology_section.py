@@ -61,12 +61,13 @@ def test_an_edge_is_read_as_it_is_written() -> None:
     assert mesh.is_mesh
 
 
-def test_where_conflicts_are_settled_no_table_is_left_alone() -> None:
+def test_a_table_may_stop_alone_also_where_conflicts_are_settled() -> None:
     guarded = parse_pipeline(EDGE + _CONFLICTS + _WINNER).model
     assert guarded.edge is not None
     assert guarded.edge.winner == "berlin"
-    assert not stream_spec(guarded, 1).isolates_tables
-    assert stream_spec(parse_pipeline(EDGE).model, 1).isolates_tables
+    assert stream_spec(guarded, 1).isolates_tables
+    whole = parse_pipeline(EDGE + _CONFLICTS + _WINNER + "stream: {table_errors: stop}\n").model
+    assert not stream_spec(whole, 1).isolates_tables
 
 
 def test_each_table_has_its_rule_and_a_name_goes_before_patterns() -> None:
@@ -99,7 +100,7 @@ def test_a_conflict_may_stop_the_edge_in_all_tables_or_in_some() -> None:
     assert edge.rule_of(TableId("shop", "lots")).stops
     assert edge.settles == "a conflict stops the edge"
     assert Topology.from_json(edge.to_json()) == edge
-    assert not parse_pipeline(EDGE + _STOP).model.isolates_tables
+    assert parse_pipeline(EDGE + _STOP).model.isolates_tables
     tables = "    tables: {shop.lots: {policy: priority, winner: paris}}\n"
     some = parse_pipeline(EDGE + _STOP + tables).model.edge
     assert some is not None
@@ -165,7 +166,6 @@ WRONG = [
     (_DST, f"{_DST}{_STOP}    column: at\n", 13, "looks at no column"),
     (_DST, f"{_DST}{_STOP}{_RULE}priority}}\n", 14, "'winner' is missing"),
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}{_RULE}stop, winner: berlin}}\n", 15, "no node wins"),
-    (_DST, f"{_DST}{_STOP}stream:\n  table_errors: isolate\n", 14, "write stop, or leave"),
     (_DST, f"{_DST}  conflicts: {{policy: priority}}\n", 11, "'winner' is missing"),
     (_DST, f"{_DST}{_CONFLICTS}    winner: rome\n", 13, "no node of this edge"),
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}    column: at\n", 14, "looks at no column"),
@@ -176,12 +176,6 @@ WRONG = [
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}    tables: {{x: {{}}}}\n", 14, "'database.table'"),
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}  do_nodes: [berlin]\n", 14, "not brought"),
     (_DST, f"{_DST}{_CONFLICTS}{_WINNER}  ignore_nodes: [rome]\n", 14, "not brought"),
-    (
-        _DST,
-        f"{_DST}{_CONFLICTS}{_WINNER}stream:\n  table_errors: isolate\n",
-        15,
-        "write stop, or leave it out",
-    ),
     (_SINK, "  type: changelog\n  path: /data\n", 6, "is no node"),
     (_SINK, f"{_SINK}  existing_rows: replace\n", 7, "destroys what was written"),
     (_SINK, f'{_SINK}  route: {{"shop*.a": "dr.a"}}\n', 7, "several tables go to one"),

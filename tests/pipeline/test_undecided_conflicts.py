@@ -22,6 +22,13 @@ def with_winner(pair: Pair, winner: str) -> None:
         edge.path.write_text(text.replace("policy: stop", f"policy: priority, winner: {winner}"))
 
 
+def stop_for_all(pair: Pair) -> None:
+    """Have an error of one table end both edges for all tables."""
+    for edge in (pair.there, pair.back):
+        with edge.path.open("a") as file:
+            file.write("stream: {table_errors: stop}\n")
+
+
 def ended(edge: Edge) -> UndecidedConflictError:
     """Have an edge catch up, and return the conflict that it ends with."""
     with pytest.raises(UndecidedConflictError) as raised:
@@ -33,6 +40,7 @@ class Undecided:
     @pytest.fixture
     def pair(self, mysql_server: SqlServer, mysql_sink: SqlServer, make_pair: MakePair) -> Pair:
         made = make_pair(mysql_server, mysql_sink, winner=STOP)
+        stop_for_all(made)
         for table in ("items", "others"):
             made.one.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(40))")
             rows = ", ".join(f"({n}, 'first')" for n in range(1, ROWS + 1))

@@ -225,7 +225,9 @@ class Guard:
         if not self._reader.position.reaches(end):
             with self._named_as_at_source():
                 for batch in self._reader.read_up_to(end, batch_s=_BATCH_S):
-                    self._take(batch, known)
+                    self._take(batch)
+                    if self._bytes > MOST_BYTES:
+                        raise self._too_much(known)
 
     def _all_of(self, known: KnownLog) -> LogPosition:
         """Return up to where the source knew all that is looked for."""
@@ -256,7 +258,7 @@ class Guard:
                 raise
             raise error.about(*named) from error
 
-    def _take(self, batch: ChangeBatch, known: KnownLog) -> None:
+    def _take(self, batch: ChangeBatch) -> None:
         """Keep what the sink's node changed."""
         if batch.barrier is not None:
             self._defined.update(batch.barrier.effect.tables)
@@ -265,8 +267,6 @@ class Guard:
         for part in kept_changes(batch):
             self._touched.setdefault(part.table, TouchedRows()).add(part)
             self._bytes += part.nbytes
-        if self._bytes > MOST_BYTES:
-            raise self._too_much(known)
 
     def _too_much(self, known: KnownLog) -> IntegrityError:
         """Return the error for more changes than can be kept.

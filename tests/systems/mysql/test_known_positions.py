@@ -9,9 +9,10 @@ import pytest
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.source_port import LogReading
-from airflow_cdc_provider.core.codec import dumps, position_to_json
+from airflow_cdc_provider.core.codec import apart_to_json, dumps, position_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.known_log import KnownLog, TableApart, TablesApart
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.topology import Topology
@@ -29,9 +30,15 @@ EDGE = Topology("shops", "a", "b", TableId("d", "marker"), winner="a")
 BACK = EDGE.opposite()
 
 
-def known(number: int) -> LogPosition:
+def place(number: int) -> LogPosition:
     """Return a place in the other node's log."""
     return MySqlPosition("other", BinlogPosition.of("binlog.000001", number))
+
+
+def known(number: int, **apart: int) -> KnownLog:
+    """Return what is known where an edge is at a place, and some of its tables at others."""
+    tables = (TableApart(TableId("d", name), place(at)) for name, at in apart.items())
+    return KnownLog(place(number), TablesApart(tuple(tables)))
 
 
 @pytest.fixture(scope="module", params=[MySqlServer, MariaDbServer], ids=["mysql", "mariadb"])
@@ -60,9 +67,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
         yield started
 
 
-def bring(server: SqlServer, number: int, pipeline: str = "back") -> None:
+def bring(server: SqlServer, number: int, pipeline: str = "back", **apart: int) -> None:
     """Bring a row of the other node's, as the edge back does."""
-    position = dumps(position_to_json(known(number)))
+    position = dumps(position_to_json(place(number)))
+    form = dumps(apart_to_json(known(number, **apart).apart)) if apart else None
     with closing(server.connect("d", autocommit=False)) as connection:
         cursor = connection.cursor()
         cursor.execute(
@@ -70,7 +78,8 @@ def bring(server: SqlServer, number: int, pipeline: str = "back") -> None:
         )
         cursor.execute(f"REPLACE INTO t VALUES ({-number}, 'theirs')")
         cursor.execute(
-            "UPDATE airflow_cdc.stream SET position = %s WHERE pipeline = %s", (position, pipeline)
+            "UPDATE airflow_cdc.stream SET position = %s, apart = %s WHERE pipeline = %s",
+            (position, form, pipeline),
         )
         connection.commit()
 
@@ -113,6 +122,19 @@ def test_each_batch_knows_how_far_the_edge_back_had_come_by_then(server: SqlServ
         ([6], known(4000)),
         ([], known(5000)),
     ]
+
+
+@pytest.mark.parametrize("rows", [1, 3000], ids=["few", "many"])
+def test_a_table_that_is_left_alone_is_known_as_far_as_it_is(server: SqlServer, rows: int) -> None:
+    start = position_of(server)
+    bring(server, 1000, t=700, u=800)
+    numbers = ", ".join(f"({10_000 + number}, 'with {rows}')" for number in range(rows))
+    server.execute(f"REPLACE INTO d.t VALUES {numbers}")
+    bring(server, 2000, u=800)
+    server.execute(f"REPLACE INTO d.t VALUES ({20_000 + rows}, 'y')")
+    found = [(len(keys(batch)), batch.knew) for batch in read(server, start) if batch.changes]
+    assert found == [(rows, known(1000, t=700, u=800)), (1, known(2000, u=800))]
+    assert [each.of(T) for _, each in found if each] == [place(700), place(2000)]
 
 
 def test_many_transactions_of_both_nodes_are_told_apart_as_well(server: SqlServer) -> None:
