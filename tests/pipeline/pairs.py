@@ -145,6 +145,14 @@ def pair_of(
     return Pair(first, second, there, back)
 
 
+def with_winner(pair: Pair, winner: str) -> None:
+    """Write a rule with a winner in the files of both edges."""
+    for edge in (pair.there, pair.back):
+        text = edge.path.read_text()
+        assert "policy: stop" in text
+        edge.path.write_text(text.replace("policy: stop", f"policy: priority, winner: {winner}"))
+
+
 def conflicts_of(edge: Edge) -> list[tuple[object, ...]]:
     """Return the rows that an edge has stored of its conflicts."""
     with edge.opened() as run:

@@ -13,8 +13,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
-from tests.pipeline.pairs import STOP, Edge, MakePair, Pair, conflicts_of
-from tests.pipeline.test_undecided_conflicts import with_winner
+from tests.pipeline.pairs import STOP, Edge, MakePair, Pair, conflicts_of, with_winner
 from tests.servers.given import SqlServer
 
 TABLES = ("items", "others")
