@@ -137,6 +137,6 @@ def test_one_table_may_stop_while_another_ones_conflicts_are_settled(
     assert pair.is_equal
     for node in (pair.one, pair.two):
         node.execute(f"INSERT INTO accounts VALUES (7, 'by {node.name}')")
-    with pytest.raises(TablesStoppedError, match='accounts: CDC-INT-011 .*"id": 7'):
-        pair.there.catch_up()
-    assert '{"id": 7}' in ended(pair.back).what
+    for edge in (pair.there, pair.back):
+        with pytest.raises(TablesStoppedError, match=r'accounts: CDC-INT-011 .*"id": 7'):
+            edge.catch_up()
