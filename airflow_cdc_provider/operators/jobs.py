@@ -280,7 +280,8 @@ class CdcStreamOperator(CdcJobOperator):
         """Catch up with the log, or start the continuous stream and wait until it streams."""
         with self.opened() as steps:
             skip_if_paused(steps)
-            if (self.mode or steps.run.model.stream.mode) == "bounded":
+            stream = steps.run.model.stream
+            if (self.mode or stream.mode) != "continuous" or stream.stops_at:
                 self.catch_up(context, steps)
                 return stream_summary(steps.status())
             job = self.start_job(context, lambda: steps.start_stream(mode=self.mode))

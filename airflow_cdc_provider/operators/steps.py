@@ -83,6 +83,10 @@ class CdcPreflightOperator(CdcOperator):
         """Check the pipeline, log the findings, and fail if one blocks it."""
         with self.opened() as steps:
             skip_if_paused(steps)
+            if ended := steps.has_ended():
+                self.log.info("%s; nothing is left to do", ended)
+                left_out = self.snapshot_tasks + self.stream_tasks
+                end_without(context, left_out, returned={"pipeline": str(steps.run.name)})
             steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
@@ -192,7 +196,7 @@ class CdcFinishOperator(CdcOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Add unique and foreign keys, announce changed tables; fail if one is not consistent."""
         with self.opened() as steps:
-            if steps.run.model.stream.mode == "bounded":
+            if not steps.run.model.stream.is_continuous:
                 skip_if_paused(steps)
             _require_alive(steps)
             waiting = steps.finish_tables()

@@ -155,6 +155,8 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     if stream.get("job"):
         counts = f"{counted(int(stream.get('changes', 0)), 'change')} in "
         counts += counted(int(stream.get("transactions", 0)), "transaction")
+    elif form["status"]["ended"] is not None:
+        counts = "nothing to do, it has ended for good"
     else:
         counts = "nothing to do, the sink has all of the source's log"
     lines.append(f"stream: {counts}, at {stream.get('position', '')}")
@@ -177,7 +179,9 @@ def status_lines(status: PipelineStatus) -> list[str]:
         done = f"{table.splits_finished}/{table.splits_planned}{more}"
         read = "" if table.by_request else f", splits {done}, {counted(table.rows, 'row')}"
         lines.append(f"  {table.source} -> {table.sink}: {table.phase}{read}{again}{error}")
-    if status.stream is not None:
+    if status.ended is not None:
+        lines.append(f"  {status.ended.text}")
+    elif status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
     lines += [f"  {request_line(request)}" for request in status.requests]
     lines += [f"  warning: {left_out_text(table)}" for table in status.not_copied]

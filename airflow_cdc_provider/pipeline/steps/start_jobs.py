@@ -34,6 +34,12 @@ from airflow_cdc_provider.pipeline.steps.small_work import (
     done_here,
     start_requests_in_process,
 )
+from airflow_cdc_provider.pipeline.steps.stream_ends import (
+    end_of_ended,
+    ended_stream,
+    forget_end,
+    require_may_end,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +155,13 @@ def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
 
 def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
     """Return the job that streams to the log's end, or its end if there is nothing to do."""
+    if (ended := ended_stream(run)) is not None:
+        _require_unpaused(run)
+        return end_of_ended(run, ended)
+    require_may_end(run)
     spec = _stream_to_do(run, "bounded")
-    if run.store.to_do(run.name):
+    forget_end(run)
+    if run.store.to_do(run.name) or spec.stops_at:
         return spec
     done = nothing_to_stream(run, spec.generation)
     return spec if done is None else JobEnd.without_job(done)
@@ -163,13 +174,7 @@ def _here(run: Run, spec: JobSpec, options: SparkOptions) -> InProcessJob | None
 
 def _make_ready(run: Run) -> Readiness:
     """Own the pipeline, reconcile and claim its sink tables, as each job needs first."""
-    if run.store.ensure(run.name).wanted is Wanted.STOP:
-        raise PausedError(
-            f"pipeline {run.name} is paused",
-            where=f"state of {run.name}",
-            risk="none: nothing was started",
-            remedy="resume it first",
-        )
+    _require_unpaused(run)
     require_not_ended(run)
     require_unchanged(run)
     with closing(open_ledger(run)) as ledger:
@@ -177,6 +182,17 @@ def _make_ready(run: Run) -> Readiness:
         correction = reconcile(run.store, ledger, run.name, generation)
     claim_tables(run, generation, [state.plan for state in run.store.tables(run.name)])
     return Readiness(generation, correction.handed_off)
+
+
+def _require_unpaused(run: Run) -> None:
+    """Refuse to start anything of a pipeline that is paused."""
+    if run.store.ensure(run.name).wanted is Wanted.STOP:
+        raise PausedError(
+            f"pipeline {run.name} is paused",
+            where=f"state of {run.name}",
+            risk="none: nothing was started",
+            remedy="resume it first",
+        )
 
 
 def _options(run: Run) -> SparkOptions:
