@@ -6,6 +6,7 @@ tables hold. Nobody else writes to these logs, so each place that a stream may e
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -41,7 +42,7 @@ from tests.pipeline.synced_shops import options
 from tests.servers.given import SqlServer
 
 Rows = list[tuple[object, ...]]
-_BASE_S = int(time.time()) + 100_000
+_FIRST_TIMES_S = itertools.count(int(time.time()) + 100_000, 100_000)
 """Commit times are set, ten seconds apart and later than anything else in the log."""
 
 
@@ -63,6 +64,7 @@ class Writer:
     connection: Any
     rng: random.Random
     noted: list[Noted] = field(default_factory=list)
+    first_s: int = field(default_factory=_FIRST_TIMES_S.__next__)
 
     @property
     def is_mariadb(self) -> bool:
@@ -98,7 +100,7 @@ class Writer:
 
     @property
     def time_s(self) -> int:
-        return _BASE_S + 10 * len(self.noted)
+        return self.first_s + 10 * len(self.noted)
 
     def _note(self) -> Noted:
         cursor = self.connection.cursor()

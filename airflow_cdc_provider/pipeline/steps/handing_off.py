@@ -28,7 +28,7 @@ from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.redefined_tables import changed_while_read
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
-from airflow_cdc_provider.pipeline.steps.stream_ends import ended_text, note_ended
+from airflow_cdc_provider.pipeline.steps.stream_ends import ended_text, forget_end, note_ended
 
 Reports = Sequence[tuple[SnapshotSplit, SplitReport]]
 
@@ -44,9 +44,8 @@ def hand_off(run: Run) -> StreamSplit:
         generation = take_over(run, ledger).generation
         reconcile(run.store, ledger, run.name, generation)
         stream = ledger.stream() or _hand_off(run, ledger, generation)
-        if not run.model.stream.has_stream and has_ended(stream, run.model.stream.stops_at):
+        if has_ended(stream, run.model.stream.stops_at):
             note_ended(run, stream)
-            return stream
         finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
         ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
         return stream
@@ -71,6 +70,7 @@ def _hand_off(run: Run, ledger: Ledger, generation: int) -> StreamSplit:
         if table.table not in changed and run.model.stream.has_stream:
             run.store.mark_table(run.name, generation, table.table, TablePhase.CATCHING_UP)
     if run.model.stream.has_stream:
+        forget_end(run)
         run.store.tell(run.name, f"handed off at {stream.start}")
     else:
         run.store.tell(run.name, ended_text(run, stream))

@@ -411,7 +411,8 @@ def _parsed(stop: StreamStop, parse: Callable[[str], Place], wanted: str) -> Pla
     try:
         return parse(stop.value)
     except ValueError as error:
-        raise _refused(stop, f"{stop.value!r}: {error}", f"write {wanted}") from None
+        what = f"{stop.value!r} is no {stop.kind.value} of this source: {error}"
+        raise _refused(stop, what, f"write {wanted}") from None
 
 
 def _refused(stop: StreamStop, what: str, fix: str) -> RefusedError:
