@@ -85,8 +85,7 @@ class CdcPreflightOperator(CdcOperator):
             skip_if_paused(steps)
             if ended := steps.has_ended():
                 self.log.info("%s; nothing is left to do", ended)
-                left_out = self.snapshot_tasks + self.stream_tasks
-                end_without(context, left_out, returned={"pipeline": str(steps.run.name)})
+                return self._has_ended(context, steps)
             steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
@@ -99,6 +98,13 @@ class CdcPreflightOperator(CdcOperator):
         if needless:
             end_without(context, needless, returned=summary)
         return summary
+
+    def _has_ended(self, context: Context, steps: CdcSteps) -> dict[str, Any]:
+        """Skip the tasks of a pipeline that has ended, if they are known, and return its name."""
+        returned = {"pipeline": str(steps.run.name), "ended": True}
+        if left_out := self.snapshot_tasks + self.stream_tasks:
+            end_without(context, left_out, returned=returned)
+        return returned
 
     def _needless(self, steps: CdcSteps, report: CheckReport) -> tuple[str, ...]:
         """Return the tasks of this run that have nothing to do."""

@@ -164,10 +164,9 @@ def write_file(shop: Shop, stream: str) -> None:
 
 
 def ran(shop: Shop, said: list[str] | None = None) -> Convergence:
-    run = shop.run()
+    run, told = shop.run(), list[str]() if said is None else said
     try:
-        watcher = Watcher(on_change=[].append if said is None else said.append)
-        return run_until_caught_up(run, options(shop), watcher)
+        return run_until_caught_up(run, options(shop), Watcher(on_change=told.append))
     finally:
         give_back(run)
 
@@ -253,7 +252,7 @@ def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time(shop: Shop, writ
     ran(shop)
     writer.write(30)
     noted = writer.noted
-    write_file(shop, f'stop: {{position: "{noted[4].place}"}}')
+    write_file(shop, f'apply: merged, writers: 2, stop: {{position: "{noted[4].place}"}}')
     with written_meanwhile(writer):
         ran(shop)
     assert (place_of(shop), sink_rows(shop)) == (noted[4].place, noted[4].rows)
@@ -281,6 +280,7 @@ def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time(shop: Shop, writ
     assert status_of(shop).summary == "ended"
 
 
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
 def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     shop: Shop, writer: Writer
 ) -> None:
@@ -293,7 +293,8 @@ def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     ran(shop)
     before = sink_rows(shop)
     writer.write(4)
-    inside = writer.noted[4].place
+    inside, later = writer.noted[4].place, writer.noted[5].gtids
+    uuid = later.split(",")[-1].split(":")[0]
     wrong = {
         f'position: "{early.place}"': "beyond the stop",
         f'position: "{inside.at(inside.offset - 1)}"': f"from {writer.noted[3].place} to {inside}",
@@ -301,12 +302,9 @@ def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
         "position: 'binlog'": "no position",
         f'gtid: "{first.gtids}"': "leaves out",
         "gtid: 'nonsense'": "nonsense",
+        f'gtid: "{uuid}:{later.rpartition("-")[2]}"': "leaves out",
         f"timestamp: '{datetime.fromtimestamp(first.time_s, UTC).isoformat()}'": "is later",
     }
-    if not writer.is_mariadb:
-        uuid = writer.noted[5].gtids.split(",")[-1].split(":")[0]
-        number = writer.noted[5].gtids.rpartition("-")[2]
-        wrong[f'gtid: "{uuid}:{number}"'] = "leaves out"
     for stop, words in wrong.items():
         write_file(shop, f"stop: {{{stop}}}")
         with pytest.raises(RefusedError) as refused:
@@ -345,6 +343,7 @@ def test_a_driver_killed_before_the_stop_leaves_the_next_one_the_same_place(
     assert (place_of(shop), sink_rows(shop)) == (stop.place, stop.rows)
 
 
+@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
 def test_a_snapshot_alone_has_each_split_as_of_its_own_high_watermark(
     shop: Shop, writer: Writer
 ) -> None:
@@ -379,3 +378,21 @@ def test_a_snapshot_alone_has_each_split_as_of_its_own_high_watermark(
     write_file(shop, "mode: snapshot_only")
     with pytest.raises(RefusedError, match="is handed off"):
         ran(shop)
+
+
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+@pytest.mark.parametrize("stream", ["stop: consistent", "mode: snapshot_only"])
+def test_a_change_log_ends_too_and_gets_no_more(shop: Shop, writer: Writer, stream: str) -> None:
+    write_file(shop, stream)
+    folder = shop.path.parent / "changes"
+    to_server = f'  dsn_env: DR_DSN\n  route: {{"{shop.database}.*": "{shop.target}.*"}}\n'
+    to_files = f"  type: changelog\n  path: {folder}\n"
+    shop.path.write_text(shop.path.read_text().replace(to_server, to_files))
+    with written_meanwhile(writer):
+        ran(shop)
+    held = sorted(path.name for path in folder.rglob("*"))
+    writer.write(2)
+    said: list[str] = []
+    ran(shop, said)
+    assert "has ended" in said[0]
+    assert sorted(path.name for path in folder.rglob("*")) == held
