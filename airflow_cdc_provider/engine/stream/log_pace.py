@@ -48,6 +48,6 @@ class LogPace:
             raise SourceUnreachableError(
                 f"the stream ends at {self._bound}, and another server's log answers",
                 where=f"log of {'' if bound is None else bound.server}",
-                remedy="it is tried again, in case that server comes back; the next run says how to go "
-                "on with the other one's log",
+                remedy="it is tried again, as that server may come back; the next run says how to "
+                "go on with the other one's log",
             )
