@@ -104,6 +104,8 @@ def has_ended(stream: StreamSplit | None, stop: StreamStop) -> bool:
     """Tell whether a stream has reached where the file says that it ends."""
     if stream is None or stream.stop is None or not stop or stream.stop_by != str(stop):
         return False
+    if stream.unread:
+        return False
     try:
         return stream.start.covers(stream.stop)
     except IncomparablePositionsError:

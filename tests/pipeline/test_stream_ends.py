@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NotConsistentError, RefusedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.converging import (
@@ -237,6 +237,10 @@ def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_writ
         resync_scope(shop.run(), ())
     with pytest.raises(RefusedError, match="cannot be compared"):
         verify(shop.run())
+    as_it_was = shop.path.read_text()
+    shop.path.write_text(as_it_was.replace('.*"]', '.*", "more.*"]'))
+    with pytest.raises(RefusedError, match="not among the tables that it ended with"):
+        ran(shop)
     # a later stop goes on from there, and never does too
     write_file(shop, f'stop: {{position: "{writer.noted[-2].place}"}}')
     ran(shop)
@@ -314,6 +318,18 @@ def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     write_file(shop, "mode: bounded")
     ran(shop)
     assert sink_rows(shop) == writer.noted[-1].rows
+    # rows that have to be read again would be of a later place
+    shop.at_source("ALTER TABLE moves MODIFY at VARCHAR(30)")
+    writer.write(2)
+    write_file(shop, f'stop: {{position: "{writer.noted[-2].place}"}}')
+    with pytest.raises(NotConsistentError, match="rows are still to be read"):
+        ran(shop)
+    assert place_of(shop) == writer.noted[-2].place
+    assert status_of(shop).summary != "ended"
+    write_file(shop, "stop: consistent")
+    ran(shop)
+    assert sink_rows(shop) == writer.noted[-1].rows
+    assert status_of(shop).summary == "ended"
 
 
 def test_a_driver_killed_before_the_stop_leaves_the_next_one_the_same_place(

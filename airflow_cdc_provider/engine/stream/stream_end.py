@@ -67,8 +67,12 @@ def keep_end(job: Job, stream: StreamSplit, stop: str) -> None:
 
 
 def _kept(stream: StreamSplit, stop: StreamStop) -> LogPosition | None:
-    """Return the place that the ledger keeps for a stop, None if it keeps none or another's."""
-    return stream.stop if stop and stream.stop_by == str(stop) else None
+    """Return the place that the ledger keeps for a stop, None if it keeps none or another's.
+
+    A table whose rows are still to be read would be of another position there.
+    """
+    is_its = bool(stop) and stream.stop_by == str(stop) and not stream.unread
+    return stream.stop if is_its else None
 
 
 def _found(job: Job, stop: StreamStop, stream: StreamSplit, end: LogPosition) -> LogPosition | None:
@@ -78,15 +82,16 @@ def _found(job: Job, stop: StreamStop, stream: StreamSplit, end: LogPosition) ->
     if stream.unread or job.store.to_do(job.spec.pipeline):
         if stop.kind is StopKind.CONSISTENT:
             return None  # once their rows are read
-        raise _unread(stop, stream)
+        raise rows_to_read(stop, stream)
     if stop.kind is StopKind.CONSISTENT:
         return stream.reach
     return offered(job.source(), FindsStops).stop_place(stop, stream.reach, end)
 
 
-def _unread(stop: StreamStop, stream: StreamSplit) -> NotConsistentError:
+def rows_to_read(stop: StreamStop, stream: StreamSplit | None) -> NotConsistentError:
     """Return the error for rows that would be read as of a place behind the stop."""
-    tables = ", ".join(map(str, stream.unread)) or "what requests name"
+    unread = () if stream is None else stream.unread
+    tables = ", ".join(map(str, unread)) or "what requests name"
     return NotConsistentError(
         f"rows are still to be read: {tables}; they would be of a place behind the stop",
         where=f"stream.stop: {stop}",

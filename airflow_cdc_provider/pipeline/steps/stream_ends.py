@@ -22,7 +22,9 @@ from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_stops import StopKind, has_ended
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.stream.stream_end import rows_to_read
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.file_diff import dropped, require_unchanged
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
@@ -39,7 +41,32 @@ def ended_stream(run: Run) -> StreamSplit | None:
         if ledger.plan_id() != state.plan_id:
             return None
         stream = ledger.stream()
-    return stream if has_ended(stream, stop) and not run.store.table_requests(run.name) else None
+    if not has_ended(stream, stop) or run.store.table_requests(run.name) or dropped(run):
+        return None
+    require_unchanged(run)
+    _require_no_more_tables(run)
+    return stream
+
+
+def _require_no_more_tables(run: Run) -> None:
+    """Refuse a file that picks more tables than it did when the pipeline ended."""
+    origin = run.store.origin(run.name)
+    more = (
+        []
+        if origin is None
+        else [
+            number
+            for number, pattern in enumerate(run.model.source.tables)
+            if pattern not in origin.tables
+        ]
+    )
+    if more:
+        problem = (
+            ("source", "tables", more[0]),
+            "the pipeline has ended, and this is not among the tables that it ended with",
+            "remove it, or `reset`: the next run then reads all tables again and ends again",
+        )
+        raise run.loaded.refusal(problem)
 
 
 def end_of_ended(run: Run, stream: StreamSplit) -> JobEnd:
@@ -88,6 +115,8 @@ def require_may_end(run: Run) -> None:
         return
     with closing(open_ledger(run)) as ledger:
         stopped, stream = ledger.stopped(), ledger.stream()
+    if stop.kind.has_value and run.store.to_do(run.name):
+        raise rows_to_read(stop, stream)
     if stop.kind is StopKind.SNAPSHOT_ONLY and stream is not None:
         raise RefusedError(
             f"the log was to be applied to {run.name}, which is handed off",
