@@ -23,8 +23,10 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.columns.source_port import FindsStops, offered
 from airflow_cdc_provider.core.errors import NotConsistentError, RefusedError
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.converging import (
     Convergence,
@@ -33,7 +35,7 @@ from airflow_cdc_provider.pipeline.steps.converging import (
 )
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
 from airflow_cdc_provider.views.status import PipelineStatus, status
@@ -209,6 +211,26 @@ def written_meanwhile(writer: Writer) -> Iterator[None]:
         thread.join()
 
 
+def kill_once_it_moves(shop: Shop) -> None:
+    """Begin a run in a process of its own, and kill that as soon as it has committed something."""
+    began = place_of(shop)
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "airflow_cdc_provider", "run", str(shop.path)],
+        env={**os.environ, **shop.environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with closing(open_ledger(shop.run())) as ledger:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and driver.poll() is None:
+            stream = ledger.stream()
+            if stream is not None and own(stream.start).binlog != began:
+                break
+            time.sleep(0.005)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+
+
 def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_written(
     shop: Shop, writer: Writer
 ) -> None:
@@ -252,24 +274,30 @@ def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_writ
     assert verify(shop.run()).equal
 
 
-def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time(shop: Shop, writer: Writer) -> None:
+def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time_also_if_it_is_killed(
+    shop: Shop, writer: Writer
+) -> None:
     ran(shop)
-    writer.write(30)
+    writer.write(130)
     noted = writer.noted
     write_file(shop, f'apply: merged, writers: 2, stop: {{position: "{noted[4].place}"}}')
     with written_meanwhile(writer):
         ran(shop)
     assert (place_of(shop), sink_rows(shop)) == (noted[4].place, noted[4].rows)
-    write_file(shop, f'stop: {{gtid: "{noted[9].gtids}"}}')
+    # a driver that is killed before the stop leaves the same place to the next one
+    write_file(shop, f'max_batch: {{changes: 3}}, stop: {{gtid: "{noted[110].gtids}"}}')
+    kill_once_it_moves(shop)
+    between = place_of(shop)
+    assert noted[4].place < between <= noted[110].place
+    assert sink_rows(shop) == writer.at(between)
     with written_meanwhile(writer):
         ran(shop)
-    assert (place_of(shop), sink_rows(shop)) == (noted[9].place, noted[9].rows)
-    for second in (0, 9):  # before the next transaction's time, and at this one's
-        at = datetime.fromtimestamp(noted[14 + second].time_s + second, UTC).isoformat()
-        write_file(shop, f"stop: {{timestamp: '{at}'}}")
-        ran(shop)
-        assert sink_rows(shop) == noted[14 + second].rows
-        assert status_of(shop).summary == "ended"
+    assert (place_of(shop), sink_rows(shop)) == (noted[110].place, noted[110].rows)
+    at = datetime.fromtimestamp(noted[120].time_s, UTC).isoformat()
+    write_file(shop, f"stop: {{timestamp: '{at}'}}")
+    ran(shop)
+    assert sink_rows(shop) == noted[120].rows
+    assert status_of(shop).summary == "ended"
     # what the log does not have yet is waited for, run by run
     end = noted[-1].place
     last = BinlogPosition(end.file_number + 1, 4, end.base)
@@ -300,21 +328,25 @@ def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     inside, later = writer.noted[4].place, writer.noted[5].gtids
     uuid = later.split(",")[-1].split(":")[0]
     wrong = {
-        f'position: "{early.place}"': "beyond the stop",
-        f'position: "{inside.at(inside.offset - 1)}"': f"from {writer.noted[3].place} to {inside}",
-        'position: "other.000001:4"': "are named",
-        "position: 'binlog'": "no position",
-        f'gtid: "{first.gtids}"': "leaves out",
-        "gtid: 'nonsense'": "nonsense",
-        f'gtid: "{uuid}:{later.rpartition("-")[2]}"': "leaves out",
-        f"timestamp: '{datetime.fromtimestamp(first.time_s, UTC).isoformat()}'": "is later",
+        ("position", str(early.place)): "beyond the stop",
+        ("position", str(inside.at(inside.offset - 1))): f"{writer.noted[3].place} to {inside}",
+        ("position", "other.000001:4"): "are named",
+        ("position", "binlog"): "no position",
+        ("gtid", first.gtids): "leaves out",
+        ("gtid", f"{uuid}:{later.rpartition('-')[2]}"): "leaves out",
+        ("gtid", "nonsense"): "nonsense",
+        ("timestamp", datetime.fromtimestamp(first.time_s, UTC).isoformat()): "is later",
     }
-    for stop, words in wrong.items():
-        write_file(shop, f"stop: {{{stop}}}")
-        with pytest.raises(RefusedError) as refused:
-            ran(shop)
-        assert words in str(refused.value), stop
-        assert sink_rows(shop) == before
+    source = source_of(shop.run())
+    with closing(open_ledger(shop.run())) as ledger, closing(source.log_end(purpose="test")) as end:
+        stream = ledger.stream()
+        assert stream is not None
+        for (kind, value), words in wrong.items():
+            stop = StreamStop.at(kind, value)
+            with pytest.raises(RefusedError) as refused:
+                offered(source, FindsStops).stop_place(stop, stream.reach, end.now())
+            assert words in str(refused.value), stop
+    assert sink_rows(shop) == before
     write_file(shop, "mode: bounded")
     ran(shop)
     assert sink_rows(shop) == writer.noted[-1].rows
@@ -330,33 +362,6 @@ def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     ran(shop)
     assert sink_rows(shop) == writer.noted[-1].rows
     assert status_of(shop).summary == "ended"
-
-
-def test_a_driver_killed_before_the_stop_leaves_the_next_one_the_same_place(
-    shop: Shop, writer: Writer
-) -> None:
-    ran(shop)
-    began = place_of(shop)
-    writer.write(150)
-    stop = writer.noted[140]
-    write_file(shop, f'max_batch: {{changes: 3}}, stop: {{gtid: "{stop.gtids}"}}')
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "airflow_cdc_provider", "run", str(shop.path)],
-        env={**os.environ, **shop.environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 30
-    while place_of(shop) == began and time.monotonic() < deadline:
-        time.sleep(0.005)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
-    between = place_of(shop)
-    assert began < between <= stop.place
-    assert sink_rows(shop) == writer.at(between)
-    with written_meanwhile(writer):
-        ran(shop)
-    assert (place_of(shop), sink_rows(shop)) == (stop.place, stop.rows)
 
 
 @pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
