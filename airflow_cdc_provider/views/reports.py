@@ -133,7 +133,8 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
         "stream": {**done.stream.result, "job": done.stream.is_needed},
-        "consistent": not (done.inconsistent or standing),
+        "consistent": not (done.inconsistent or standing)
+        and done.stream.result.get("consistent") is not False,
         "standing": standing,
         "inconsistent": [str(table) for table in done.inconsistent],
         "status": dict(status.to_json()),
@@ -165,6 +166,8 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"
     if form["standing"]:
         state += f", but for tables that stand still: {', '.join(form['standing'])}"
+    if not waiting and form["status"]["ended"] is not None:
+        state = form["status"]["ended"]["text"]
     lines.append(f"{form['pipeline']}: {stream.get('outcome', '')} in {form['seconds']} s; {state}")
     return lines
 

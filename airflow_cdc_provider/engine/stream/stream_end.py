@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.codec import position_to_json
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     NotConsistentError,
+    RefusedError,
     SourceIdentityError,
 )
 from airflow_cdc_provider.core.positions import LogPosition
@@ -79,6 +80,13 @@ def _found(job: Job, stop: StreamStop, stream: StreamSplit, end: LogPosition) ->
     """Find the place of a stop in the log; None if it is not there yet, or nothing ends."""
     if not stop:
         return None
+    if stop.kind is StopKind.SNAPSHOT_ONLY:
+        raise RefusedError(
+            f"the log was to be applied to {job.spec.pipeline}, whose file lets it have no stream",
+            where="stream.mode: snapshot_only",
+            risk=NOTHING_CHANGED,
+            remedy="`run` it as the file says now",
+        )
     if stream.unread or job.store.to_do(job.spec.pipeline):
         if stop.kind is StopKind.CONSISTENT:
             return None  # once their rows are read

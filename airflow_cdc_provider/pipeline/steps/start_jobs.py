@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.core.errors import PausedError, StepMissingError
+from airflow_cdc_provider.core.errors import PausedError, RefusedError, StepMissingError
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine.reconcile import reconcile
@@ -141,6 +141,13 @@ def _snapshot_to_do(run: Run) -> JobSpec | None:
 
 def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
     """Own the pipeline and return the stream job; raise before the hand-off."""
+    if mode == "continuous" and run.model.stream.stops_at:
+        raise RefusedError(
+            f"a stream without an end was to start, and the file lets {run.name} end",
+            where=f"stream of {run.name}",
+            risk="none: nothing was started; such a stream would go on behind the place",
+            remedy="begin a run of its DAG, or `run` it: with a stop each run is bounded",
+        )
     ready = _make_ready(run)
     if not ready.handed_off:
         raise StepMissingError(
