@@ -310,6 +310,13 @@ def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time_also_if_it_is_ki
     ran(shop)
     assert (place_of(shop), sink_rows(shop)) == (last, noted[-3].rows)
     assert status_of(shop).summary == "ended"
+    # what the sink has is later than this, also where only the file before says so
+    source = source_of(shop.run())
+    with closing(open_ledger(shop.run())) as ledger, closing(source.log_end(purpose="test")) as log:
+        stream, stop = ledger.stream(), StreamStop.at("timestamp", at)
+        assert stream is not None
+        with pytest.raises(RefusedError, match="is later, and the sink has it"):
+            offered(source, FindsStops).stop_place(stop, stream.reach, log.now())
 
 
 @pytest.mark.parametrize("shop", ["mysql"], indirect=True)

@@ -155,9 +155,7 @@ def _follow_to_the_end(
             with suppress(RetryableError):
                 _last_committed(job, following)
     if following.before is not None:
-        if following.committed is not None:
-            note_end(job, following.committed[0])
-        retries.call(lambda: _leave(job))
+        retries.call(lambda: _leave(job, following))
 
 
 def _begin(job: Job, following: Following) -> StreamCounts:
@@ -197,8 +195,10 @@ def _result(job: Job, following: Following, started: float) -> JobResult:
     )
 
 
-def _leave(job: Job) -> None:
-    """Move the pipeline to the phase STOPPED."""
+def _leave(job: Job, following: Following) -> None:
+    """Move the pipeline to the phase STOPPED, and note it if it has ended for good."""
+    if following.committed is not None:
+        note_end(job, following.committed[0])
     if job.pipeline().phase is not Phase.STOPPED:  # a try before this one may have come through
         job.store.move(
             job.spec.pipeline, job.spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED

@@ -20,7 +20,12 @@ import numpy as np
 
 from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, SourceUnreachableError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_STARTED,
+    LogPurgedError,
+    RefusedError,
+    SourceUnreachableError,
+)
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
@@ -273,37 +278,44 @@ def _at_time(
 
     The log is looked through from the beginning of a file on: what the sink has may be later.
     """
-    place, has_earlier = _first_later(
-        endpoint, stop, MySqlPosition(uuid, here.at(FIRST_EVENT)), last
-    )
-    number = here.file_number
-    while place is not None and place >= here and not has_earlier:
-        number -= 1
-        begin = BinlogPosition(number, FIRST_EVENT, here.base)
-        if number < 1:
-            break
-        earlier, has_earlier = _first_later(endpoint, stop, MySqlPosition(uuid, begin), here)
-        place = earlier or place
+    begin = here.at(FIRST_EVENT)
+    place, is_known = _first_later(endpoint, stop, MySqlPosition(uuid, begin), last, here)
+    while place is not None and place >= here and not is_known and begin.file_number > 1:
+        begin = BinlogPosition(begin.file_number - 1, FIRST_EVENT, here.base)
+        try:
+            found = _first_later(endpoint, stop, MySqlPosition(uuid, begin), here, here)
+        except LogPurgedError:
+            raise _refused(
+                stop,
+                f"the log before {here} is gone, so whether the sink is beyond the time is unknown",
+                "write a position or a GTID set",
+            ) from None
+        place, is_known = found[0] or place, found[1]
     if place is not None and place < here:
         raise _passed(stop, f"the transaction at {place} is later, and the sink has it")
     return None if place is None else MySqlPosition(uuid, place)
 
 
 def _first_later(
-    endpoint: Endpoint, stop: StreamStop, start: MySqlPosition, end: BinlogPosition
+    endpoint: Endpoint,
+    stop: StreamStop,
+    start: MySqlPosition,
+    end: BinlogPosition,
+    here: BinlogPosition,
 ) -> tuple[BinlogPosition | None, bool]:
     """Return where the first transaction begins that was committed later, None if none was.
 
-    And whether there is any before it.
+    And whether the log from the start on has a transaction before `here`, which the sink has.
     """
-    has_earlier = False
+    is_known = False
     for heads in heads_of(endpoint, start, end):
+        is_known = is_known or (
+            len(heads.begins) > 0 and heads.file.at(int(heads.begins[0])) < here
+        )
         later = np.flatnonzero(heads.gtids.committed_us > stop.time_us)
         if len(later):
-            first = int(later[0])
-            return heads.file.at(int(heads.begins[first])), has_earlier or first > 0
-        has_earlier = has_earlier or len(heads.begins) > 0
-    return None, has_earlier
+            return heads.file.at(int(heads.begins[int(later[0])])), is_known
+    return None, is_known
 
 
 # --- the heads of the log ---------------------------------------------------------------------
