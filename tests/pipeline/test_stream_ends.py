@@ -199,7 +199,7 @@ def written_meanwhile(writer: Writer) -> Iterator[None]:
     is_over = threading.Event()
 
     def go_on() -> None:
-        while not is_over.is_set():
+        while not is_over.wait(0.01):
             writer.write()
 
     thread = threading.Thread(target=go_on)
