@@ -315,7 +315,7 @@ def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time_also_if_it_is_ki
     with closing(open_ledger(shop.run())) as ledger, closing(source.log_end(purpose="test")) as log:
         stream, stop = ledger.stream(), StreamStop.at("timestamp", at)
         assert stream is not None
-        with pytest.raises(RefusedError, match="is later, and the sink has it"):
+        with pytest.raises(RefusedError, match="is later, and they have it"):
             offered(source, FindsStops).stop_place(stop, stream.reach, log.now())
 
 
@@ -326,8 +326,9 @@ def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     writer.write(3)
     early, first = writer.noted[0], writer.noted[1]
     write_file(shop, f'stop: {{position: "{early.place}"}}')
-    with pytest.raises(RefusedError, match=r"beyond the stop.*the sink has rows up to"):
+    with pytest.raises(RefusedError, match="beyond the stop"):
         ran(shop)
+    assert shop.sink_rows("SHOW TABLES") == []  # it is told before anything is read
     write_file(shop, "mode: bounded")
     ran(shop)
     before = sink_rows(shop)

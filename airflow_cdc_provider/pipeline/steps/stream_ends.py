@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from airflow_cdc_provider.columns.source_port import FindsStops, offered
 from airflow_cdc_provider.core.codec import position_to_json
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -26,7 +27,7 @@ from airflow_cdc_provider.engine.stream.stream_end import rows_to_read
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, require_unchanged
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 
 
 def ended_stream(run: Run) -> StreamSplit | None:
@@ -134,6 +135,20 @@ def require_may_end(run: Run) -> None:
             remedy="write stop: never, and `resume` these tables with --table, or `remove` them; "
             "then write the stop again",
         )
+
+
+def require_stop_ahead(run: Run) -> None:
+    """Refuse a stop that is in the log already, before rows are read that would be beyond it.
+
+    Of a GTID set that is told only by the watermarks of what was read.
+    """
+    stop = run.model.stream.stops_at
+    if stop.kind not in {StopKind.POSITION, StopKind.TIMESTAMP}:
+        return
+    source = source_of(run)
+    with closing(source.log_end(purpose="end of the log")) as log_end:
+        end = log_end.now()
+    offered(source, FindsStops).stop_place(stop, end, end)
 
 
 def require_streams_on(run: Run, what: str) -> None:

@@ -133,7 +133,7 @@ def _at_place(
             stop, f"the log's files are named {last.base}, not {place.base}", "write FILE:OFFSET"
         )
     if place < here:
-        raise _passed(stop, f"the sink has rows up to {here}")
+        raise _passed(stop, f"they are of {here} or later")
     if place > last:
         return None
     if place in (here, last):
@@ -292,7 +292,7 @@ def _at_time(
             ) from None
         place, is_known = found[0] or place, found[1]
     if place is not None and place < here:
-        raise _passed(stop, f"the transaction at {place} is later, and the sink has it")
+        raise _passed(stop, f"the transaction at {place} is later, and they have it")
     return None if place is None else MySqlPosition(uuid, place)
 
 
@@ -436,7 +436,7 @@ def _passed(stop: StreamStop, why: str) -> RefusedError:
     """Return the error for a stop that is before what the sink has."""
     return _refused(
         stop,
-        f"the sink is beyond the stop: {why}",
+        f"the rows at the sink are, or would be, beyond the stop: {why}",
         "write a later one; to have the tables as of that place, restore the source as of then "
         "and copy that",
     )
