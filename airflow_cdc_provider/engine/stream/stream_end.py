@@ -55,16 +55,11 @@ def end_of_run(job: Job) -> tuple[LogPosition, bool]:
 
 
 def note_end(job: Job, stream: StreamSplit) -> None:
-    """Store, for status and page, that the stream has ended for good and where."""
+    """Store, for status and page, where the stream has ended, if it has."""
     stop = job.spec.stops_at
     if has_ended(stream, stop):
-        keep_end(job, stream, str(stop))
-
-
-def keep_end(job: Job, stream: StreamSplit, stop: str) -> None:
-    """Store that a stream has ended."""
-    form = {"stop": stop, "position": position_to_json(stream.start.bare())}
-    job.store.keep_note(job.spec.pipeline, NoteKind.ENDED, form)
+        form = {"stop": str(stop), "position": position_to_json(stream.start.bare())}
+        job.store.keep_note(job.spec.pipeline, NoteKind.ENDED, form)
 
 
 def _kept(stream: StreamSplit, stop: StreamStop) -> LogPosition | None:

@@ -14,7 +14,6 @@ from airflow_cdc_provider.core.codec import position_to_json
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     NOTHING_STARTED,
-    CdcError,
     RefusedError,
     TablesStoppedError,
 )
@@ -191,11 +190,3 @@ def require_comparable(run: Run) -> None:
             risk=NOTHING_CHANGED,
             remedy="write stop: never and mode: bounded, `run` it, and `verify` then",
         )
-
-
-def is_ended(run: Run) -> bool:
-    """Tell whether a pipeline has ended; False if that cannot be asked now."""
-    try:
-        return ended_stream(run) is not None
-    except CdcError:
-        return False
