@@ -33,6 +33,7 @@ from airflow_cdc_provider.core.splits import (
 )
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -413,6 +414,20 @@ class ShowsLog(Protocol):
         self, at: str, position: LogPosition | None, *, count: int, values: bool
     ) -> LogView:
         """Return log events around the place `at`, else a position, else the log's end."""
+
+
+@runtime_checkable
+class FindsStops(Protocol):
+    """A source that finds where in its log a stream is to end."""
+
+    def stop_place(
+        self, stop: StreamStop, reached: LogPosition, end: LogPosition
+    ) -> LogPosition | None:
+        """Return where a stream ends for good; None if the log up to `end` has no such place yet.
+
+        `reached` is what the sink has rows of. An earlier place, and one that is no boundary
+        between transactions, is a `RefusedError`.
+        """
 
 
 @runtime_checkable

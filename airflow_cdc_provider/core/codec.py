@@ -366,6 +366,7 @@ def stream_to_json(stream: StreamSplit) -> Json:
         "start": position_to_json(stream.start),
         "stop": None if stream.stop is None else position_to_json(stream.stop),
         "tables": [progress_to_json(progress) for progress in stream.tables],
+        **({"stop_by": stream.stop_by} if stream.stop_by else {}),
     }
 
 
@@ -376,6 +377,7 @@ def stream_from_json(form: Json) -> StreamSplit:
         start=position_from_json(form["start"]),
         stop=None if stop is None else position_from_json(stop),
         tables=tuple(progress_from_json(part) for part in form["tables"]),
+        stop_by=form.get("stop_by", ""),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.core.topology import Topology
 
@@ -78,6 +79,8 @@ class JobSpec:
     """Rows of a split that is read again while the stream flows, about: the stream waits while one
     is written."""
     stream_mode: StreamMode = StreamMode.CONTINUOUS
+    stop: str = ""
+    """Where the stream ends for good, as `StreamStop` has it in text; empty: it does not."""
     apply: ApplyMode = ApplyMode.TRANSACTIONS
     writers: int = 1
     """Parallel writers of `merged`."""
@@ -104,6 +107,11 @@ class JobSpec:
     def assigner_ports(self) -> range:
         """Return the ports among which the driver listens for its readers."""
         return range(self.assigner_port_first, self.assigner_port_last + 1)
+
+    @property
+    def stops_at(self) -> StreamStop:
+        """Return where the stream ends for good."""
+        return StreamStop.parse(self.stop)
 
     @property
     def may_need_no_spark(self) -> bool:

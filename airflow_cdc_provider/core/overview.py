@@ -34,6 +34,8 @@ class PipelineOverview:
     """What keeps its job from going forward."""
     conflicts: Note | None = None
     """How many conflicts it has settled, as an edge of a topology."""
+    ended: Note | None = None
+    """Where it has ended for good."""
     preflight: Note | None = None
     """Preflight's findings, if tables came after the plan."""
 

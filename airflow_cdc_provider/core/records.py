@@ -208,6 +208,8 @@ class NoteKind(StrEnum):
     """How many rows were changed at both nodes of an edge, and settled."""
     RULES = "rules"
     """Rules for conflicts that a run is about to take for both edges of a pair; empty: none."""
+    ENDED = "ended"
+    """Where a stream has ended for good, and by which words of the file; empty: it goes on."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

@@ -93,6 +93,8 @@ class StreamSplit:
     start: LogPosition
     stop: LogPosition | None
     tables: tuple[TableProgress, ...]
+    stop_by: str = ""
+    """The words of the pipeline file for `stop`."""
 
     def progress_of(self, table: TableId) -> TableProgress | None:
         """Return a table's progress, None for a table that is not captured."""
@@ -158,6 +160,16 @@ class StreamSplit:
         tables = tuple(replace(each, applied_through=position) for each in kept.tables)
         moved = replace(self, start=position, tables=tables)
         return moved.with_tables(dict.fromkeys(begun, position), ())
+
+    def ending_at(self, stop: LogPosition | None, stop_by: str = "") -> StreamSplit:
+        """Return the stream with another ending position, or with none."""
+        return replace(self, stop=stop, stop_by=stop_by)
+
+    @property
+    def reach(self) -> LogPosition:
+        """Return the latest position of which the sink has rows: the start, or an H to pass."""
+        highs = [high for progress in self.tables for high in progress.consistent_at]
+        return reduce(lambda one, other: one.join(other), highs, self.start.placed_by(highs))
 
     def read(self, tables: Collection[TableId]) -> StreamSplit:
         """Return the stream with tables marked whose rows are all in the sink now."""

@@ -85,6 +85,28 @@ class CdcSteps:
         """Tell whether the pipeline is paused."""
         return self.run.store.ensure(self.run.name).wanted is Wanted.STOP
 
+    def has_ended(self) -> str:
+        """Say that the pipeline has ended at a stop, or with its snapshot; empty if not."""
+        from airflow_cdc_provider.pipeline.steps.stream_ends import (  # noqa: PLC0415 - see above
+            ended_stream,
+            ended_text,
+            note_ended,
+        )
+
+        stream = ended_stream(self.run)
+        if stream is None:
+            return ""
+        note_ended(self.run, stream)
+        return ended_text(self.run, stream)
+
+    def why_not_comparable(self) -> str:
+        """Explain why source and sink cannot be compared; empty if they can."""
+        from airflow_cdc_provider.pipeline.steps.stream_ends import (  # noqa: PLC0415 - see above
+            why_not_comparable,
+        )
+
+        return why_not_comparable(self.run)
+
     def require_not_ended(self) -> None:
         """Refuse a pipeline whose stream ended for good."""
         from airflow_cdc_provider.pipeline.steps.ended_stream import (  # noqa: PLC0415 - see above

@@ -134,7 +134,11 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     }
     for file in sorted(files, key=lambda file: file.loaded is None):  # what is read has its id
         parts = _parts(file, made)
-        schedules = {"continuous": continuous_schedule, "bounded": schedule}
+        schedules = {
+            "continuous": continuous_schedule,
+            "bounded": schedule,
+            "snapshot_only": schedule,
+        }
         when = schedules.get(file.mode)  # a run of what may be continuous would begin at once again
         every.append(parts)
         dags = [_dag(parts, schedule=when, verify=verify, **common)]

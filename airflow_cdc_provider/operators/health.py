@@ -46,7 +46,7 @@ class CdcHealthOperator(CdcOperator):
         """Check the pipeline's status and fail with its problems."""
         with self.opened() as steps:
             status = steps.status()
-            is_bounded = steps.run.model.stream.mode == "bounded"
+            is_bounded = not steps.run.model.stream.is_continuous
         self.log.info("%s", progress_line(status))
         limits = {"max_lag_s": self.max_lag_s, "max_silence_s": self.max_silence_s}
         found = problems(

@@ -243,7 +243,8 @@ class CdcStreamOperator(CdcJobOperator):
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
-    :param mode: `bounded` or `continuous`; the file's if None (templated).
+    :param mode: `bounded` or `continuous`; the file's if None (templated). A pipeline that ends is
+        always bounded.
     :param detach: False keeps a continuous stream inside the task, for workers that end whatever
         a task started, such as Kubernetes pods. The task then ends when the stream is paused.
     :param start_timeout_s: seconds that a detached job has to begin.
@@ -280,7 +281,8 @@ class CdcStreamOperator(CdcJobOperator):
         """Catch up with the log, or start the continuous stream and wait until it streams."""
         with self.opened() as steps:
             skip_if_paused(steps)
-            if (self.mode or steps.run.model.stream.mode) == "bounded":
+            stream = steps.run.model.stream
+            if (self.mode or stream.mode) != "continuous" or stream.stops_at:
                 self.catch_up(context, steps)
                 return stream_summary(steps.status())
             job = self.start_job(context, lambda: steps.start_stream(mode=self.mode))

@@ -94,15 +94,15 @@ class Parts:
         """Make the parts from a pipeline file."""
         loaded = pipeline if isinstance(pipeline, LoadedPipeline) else load_pipeline(pipeline)
         model, path = loaded.model, str(loaded.path.resolve())
-        is_continuous = model.stream.mode == "continuous"
+        is_continuous = model.stream.is_continuous
         return cls(
             model.pipeline,
             path,
             is_continuous,
             _doc(loaded),
             outlets_of(model),
-            is_compared=model.sink.abilities.verifiable,
-            takes_rows_again=model.sink.abilities.joins,
+            is_compared=model.sink.abilities.verifiable and not model.stream.stops_at,
+            takes_rows_again=model.sink.abilities.joins and not model.stream.stops_at,
             model=model,
         )
 
@@ -112,7 +112,7 @@ class Parts:
         problem = NO_ERROR if file.problem is None else StoredError.of(file.problem)
         doc = f"**This pipeline cannot be started.**\n\n```\n{problem}\n```"
         if file.loaded is None:
-            path, is_continuous = str(file.path.resolve()), file.mode != "bounded"
+            path, is_continuous = str(file.path.resolve()), file.mode in {"", "continuous"}
             return cls(file.name, path, is_continuous, doc, problem=problem)
         parts = cls.of(file.loaded)
         warned = "".join(f"**To be mended:** {text}\n\n" for text in file.warnings)

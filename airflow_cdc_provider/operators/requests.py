@@ -318,7 +318,7 @@ class CdcRequestOperator(CdcJobOperator):
         """Return how long the pipeline must be without an owner before this task takes it over."""
         if self.idle_s is not None:
             return self.idle_s
-        return _CONTINUOUS_IDLE_S if steps.run.model.stream.mode == "continuous" else 0.0
+        return _CONTINUOUS_IDLE_S if steps.run.model.stream.is_continuous else 0.0
 
     @staticmethod
     def _was_given_up_by_the_try_before(request: Request, wait: _Wait) -> bool:

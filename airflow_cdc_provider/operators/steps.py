@@ -83,6 +83,9 @@ class CdcPreflightOperator(CdcOperator):
         """Check the pipeline, log the findings, and fail if one blocks it."""
         with self.opened() as steps:
             skip_if_paused(steps)
+            if ended := steps.has_ended():
+                self.log.info("%s; nothing is left to do", ended)
+                return self._has_ended(context, steps)
             steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
@@ -95,6 +98,13 @@ class CdcPreflightOperator(CdcOperator):
         if needless:
             end_without(context, needless, returned=summary)
         return summary
+
+    def _has_ended(self, context: Context, steps: CdcSteps) -> dict[str, Any]:
+        """Skip the tasks of a pipeline that has ended, if they are known, and return its name."""
+        returned = {"pipeline": str(steps.run.name), "ended": True}
+        if left_out := self.snapshot_tasks + self.stream_tasks:
+            end_without(context, left_out, returned=returned)
+        return returned
 
     def _needless(self, steps: CdcSteps, report: CheckReport) -> tuple[str, ...]:
         """Return the tasks of this run that have nothing to do."""
@@ -192,7 +202,7 @@ class CdcFinishOperator(CdcOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Add unique and foreign keys, announce changed tables; fail if one is not consistent."""
         with self.opened() as steps:
-            if steps.run.model.stream.mode == "bounded":
+            if not steps.run.model.stream.is_continuous:
                 skip_if_paused(steps)
             _require_alive(steps)
             waiting = steps.finish_tables()

@@ -70,6 +70,7 @@ def find_overviews(
             last_try=_note(row.tried_us, row.tried),
             outages=_note(row.outages_us, row.outages),
             conflicts=_note(row.conflicts_us, row.conflicts),
+            ended=_note(row.ended_us, row.ended),
             preflight=findings.get(row.name),
         )
         for row in known
@@ -77,8 +78,8 @@ def find_overviews(
 
 
 def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
-    """Read the pipelines' rows, each with the notes of its last try, outages and conflicts."""
-    tries, outages, conflicts = notes.alias(), notes.alias(), notes.alias()
+    """Read the pipelines' rows, each with the notes of its last try, outages and the like."""
+    tries, outages, conflicts, ended = (notes.alias() for _ in range(4))
     noted = (
         select(
             pipelines,
@@ -88,10 +89,13 @@ def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
             outages.c.form.label("outages"),
             conflicts.c.at_us.label("conflicts_us"),
             conflicts.c.form.label("conflicts"),
+            ended.c.at_us.label("ended_us"),
+            ended.c.form.label("ended"),
         )
         .join_from(pipelines, tries, _is_its(tries, NoteKind.LAST_TRY), isouter=True)
         .join(outages, _is_its(outages, NoteKind.OUTAGES), isouter=True)
         .join(conflicts, _is_its(conflicts, NoteKind.CONFLICTS), isouter=True)
+        .join(ended, _is_its(ended, NoteKind.ENDED), isouter=True)
     )
     mine = noted.where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
     return connection.execute(mine).all()

@@ -40,6 +40,8 @@ def problems(
         for request in status.requests
         if request.status is RequestStatus.WAITING
     ]
+    if status.ended is not None:
+        return tuple(found)  # there is no stream to judge
     rests = is_bounded and status.state.phase in _AT_REST and status.last_lag_s is not None
     return (*found, *_of_the_stream(status, None if rests else max_lag_s, max_silence_s))
 

@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineS
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.views.ended import ended_of
 from airflow_cdc_provider.views.event_forms import event_forms
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outages_of
@@ -55,6 +56,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         owner_gone=is_gone(state.owner) or driver_is_gone(seen.outages, state.generation),
         noted_outages=outages_of(seen.outages, state.generation),
         freshness_s=freshness_s,
+        ended=ended_of(seen.ended, state),
     )
     age_s = status.heartbeat_age_s
     return {
@@ -68,6 +70,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         "copy_age_s": status.copy_age_s,
         "freshness_s": freshness_s,
         "late": status.is_late,
+        "ended": None if status.ended is None else status.ended.to_json(),
         "heartbeat_age_s": age_s,
         "stale": _is_stale(status),
         "held_up": bool(status.outages),

@@ -85,7 +85,7 @@ def progress_line(
         parts += filter(None, (left, _reading_text(status)))
     elif status.stream is not None:
         parts.append(f"{counted(status.stream.changes, 'change')}{_rate(changes_per_s)}")
-        parts.append(f"lag {lag_text(status)}")
+        parts += [] if status.ended else [f"lag {lag_text(status)}"]
         parts.append(f"at {status.stream.position.short}")
     done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)
     parts.append(f"{done}/{len(status.tables)} tables consistent")

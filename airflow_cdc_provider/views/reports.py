@@ -133,7 +133,8 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
         "stream": {**done.stream.result, "job": done.stream.is_needed},
-        "consistent": not (done.inconsistent or standing),
+        "consistent": not (done.inconsistent or standing)
+        and done.stream.result.get("consistent") is not False,
         "standing": standing,
         "inconsistent": [str(table) for table in done.inconsistent],
         "status": dict(status.to_json()),
@@ -155,6 +156,8 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     if stream.get("job"):
         counts = f"{counted(int(stream.get('changes', 0)), 'change')} in "
         counts += counted(int(stream.get("transactions", 0)), "transaction")
+    elif form["status"]["ended"] is not None:
+        counts = "nothing to do, it has ended for good"
     else:
         counts = "nothing to do, the sink has all of the source's log"
     lines.append(f"stream: {counts}, at {stream.get('position', '')}")
@@ -163,6 +166,8 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"
     if form["standing"]:
         state += f", but for tables that stand still: {', '.join(form['standing'])}"
+    if not waiting and form["status"]["ended"] is not None:
+        state = form["status"]["ended"]["text"]
     lines.append(f"{form['pipeline']}: {stream.get('outcome', '')} in {form['seconds']} s; {state}")
     return lines
 
@@ -177,7 +182,9 @@ def status_lines(status: PipelineStatus) -> list[str]:
         done = f"{table.splits_finished}/{table.splits_planned}{more}"
         read = "" if table.by_request else f", splits {done}, {counted(table.rows, 'row')}"
         lines.append(f"  {table.source} -> {table.sink}: {table.phase}{read}{again}{error}")
-    if status.stream is not None:
+    if status.ended is not None:
+        lines.append(f"  {status.ended.text}")
+    elif status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
     lines += [f"  {request_line(request)}" for request in status.requests]
     lines += [f"  warning: {left_out_text(table)}" for table in status.not_copied]

@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import with_way_back
 from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.views.ended import Ended, ended_of
 from airflow_cdc_provider.views.event_forms import event_forms
 from airflow_cdc_provider.views.outages import (
     HELD_UP,
@@ -125,6 +126,8 @@ class PipelineStatus:
     """How many seconds old the copy may be, as the pipeline file says."""
     is_continuous: bool = False
     """The file says that it streams without an end, so that something has to run it."""
+    ended: Ended | None = None
+    """Where the pipeline has ended for good, as its file says."""
 
     @property
     def rows(self) -> int:
@@ -195,6 +198,8 @@ class PipelineStatus:
         age_s = self.copy_age_s
         if self.freshness_s is None or age_s is None or self.state.wanted is Wanted.STOP:
             return False
+        if self.ended is not None:
+            return False  # it is as old as it is to be
         return age_s > self.freshness_s
 
     @property
@@ -262,6 +267,8 @@ class PipelineStatus:
             return f"{phase.value} ({nobody})"
         if self.outages:
             return f"{phase.value}, {HELD_UP}"
+        if self.ended is not None:
+            return "ended"
         return "caught up" if self.has_caught_up else phase.value
 
     def to_json(self) -> Mapping[str, Any]:
@@ -284,6 +291,7 @@ class PipelineStatus:
             "copy_age_s": self.copy_age_s,
             "late": self.is_late,
             "nobody": self.nobody,
+            "ended": None if self.ended is None else self.ended.to_json(),
             "consistent": self.is_consistent,
             "rows": self.rows,
             "splits_finished": self.splits_finished,
@@ -345,4 +353,5 @@ def status(
         noted_outages=outages_of(noted, state.generation),
         freshness_s=freshness_s,
         is_continuous=is_continuous,
+        ended=ended_of(store.note(name, NoteKind.ENDED), state),
     )

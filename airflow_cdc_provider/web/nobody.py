@@ -20,6 +20,7 @@ def with_nobody(row: Form, dag: KnownDag) -> Form:
     One that never ran waits for its first run, and one that failed says why it does not run.
     """
     is_wanted = row.get("wanted") == Wanted.RUN.value and not row["owner"]
+    is_wanted = is_wanted and row.get("ended") is None
     if not is_wanted or row["phase"] in {Phase.NEW.value, Phase.FAILED.value} or dag.has_run:
         return row
     if dag.is_paused:

@@ -31,6 +31,7 @@ class Standing(StrEnum):
     NEVER_RUN = "never run"
     TO_START = "to be started"
     CAUGHT_UP = "caught up"
+    ENDED = "ended"
 
 
 def standing_of(row: Form, dag: KnownDag, runs: DagRuns) -> Standing:
@@ -63,6 +64,8 @@ def _at_rest(row: Form, dag: KnownDag, runs: DagRuns) -> Standing:
         return Standing.RUNNING
     if runs.state == "failed":
         return Standing.FAILED
+    if row["ended"] is not None:
+        return Standing.ENDED
     if row["phase"] == Phase.NEW.value:
         return Standing.NEVER_RUN
     if dag.is_paused or not dag.begins_alone or row["phase"] in _READS:

@@ -231,6 +231,18 @@ def test_preflight_of_a_bounded_pipeline_knows_the_tasks_that_it_may_leave_out(
             assert tasks[name].trigger_rule == "none_failed_min_one_success"
 
 
+@pytest.mark.parametrize("stream", ["{mode: snapshot_only}", "{stop: consistent}"])
+def test_a_pipeline_that_ends_has_the_tasks_of_a_bounded_one_and_is_not_compared(
+    tmp_path: Path, stream: str
+) -> None:
+    text = BOUNDED.replace("{mode: bounded}", stream)
+    assert order_of(dag_of(tmp_path, text))[-2:] == [("stream", ["finish"]), ("finish", [])]
+    tmp_path.joinpath("shop.yaml").write_text(text, encoding="utf-8")
+    made = cdc_dags(tmp_path, {})
+    assert set(made) == {"shop__sync"}
+    assert str(made["shop__sync"].schedule) == "*/15 * * * *"
+
+
 def test_a_continuous_pipeline_leaves_out_no_task_before_its_stream(tmp_path: Path) -> None:
     tasks: Any = dag_of(tmp_path, CONTINUOUS).task_dict
     assert not tasks["preflight"].snapshot_tasks

@@ -6,13 +6,16 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.operators.health import CdcHealthOperator
 from airflow_cdc_provider.operators.jobs import (
     KILL_PATIENCE_S,
     CdcSnapshotOperator,
     CdcStreamOperator,
 )
+from airflow_cdc_provider.operators.steps import CdcFinishOperator, CdcPreflightOperator
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.planning import plan
@@ -95,3 +98,31 @@ def test_a_snapshot_task_reads_a_small_table_itself(
     returned = CdcSnapshotOperator(task_id="snapshot", pipeline=str(shop.path)).execute(context)
     assert (returned["ran"], returned["phase"]) == (True, Phase.SNAPSHOT.value)
     assert shop.sink_rows("SELECT COUNT(*) FROM orders") == [(3,)]
+
+
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+def test_a_pipeline_that_has_ended_is_done_by_its_preflight(
+    shop: Shop, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shop.path.open("a") as file:
+        file.write("stream: {stop: consistent}\n")
+    without_spark(shop, monkeypatch)
+    give_back(handed_off(shop))
+    stream = CdcStreamOperator(task_id="stream", pipeline=str(shop.path))
+    assert stream.execute(context)["consistent"]
+    shop.at_source("INSERT INTO orders VALUES (4, 'four')")
+    monkeypatch.setenv("SHOP_DSN", "mysql://nobody@127.0.0.1:1/")
+    preflight = CdcPreflightOperator(task_id="preflight", pipeline=str(shop.path))
+    assert preflight.execute(context)["ended"]
+    preflight.snapshot_tasks, preflight.stream_tasks = ("plan",), ("stream",)
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        preflight.execute(context)
+    assert skipped.value.tasks == ["plan", "stream"]
+    assert stream.execute(context)["phase"] == Phase.STOPPED.value
+    finish = CdcFinishOperator(task_id="finish", pipeline=str(shop.path))
+    finish.execute(context)
+    health = CdcHealthOperator(
+        task_id="health", pipeline=str(shop.path), max_lag_s=0, max_silence_s=0
+    )
+    health.execute(context)
+    assert shop.sink_rows("SELECT COUNT(*) FROM orders WHERE id = 4") == [(0,)]

@@ -82,6 +82,7 @@ class LedgerBehaviours:
             lambda: older.store_stream(stream),
             lambda: older.store_stream(replace(stream, start=at(300))),
             lambda: older.pass_over(quiet),
+            lambda: older.keep_stop(at(150), "consistent"),
             lambda: older.change_tables(added={MORE: at(100)}),
             lambda: older.go_on_from(at(50), []),
             lambda: older.begin_changes([altered(world.orders)]),
@@ -94,6 +95,20 @@ class LedgerBehaviours:
             with pytest.raises((FencedError, RefusedError)):
                 act()
         assert (world.ledger.plan_id(), world.ledger.stream()) == ("", stream)
+
+    def test_where_the_stream_ends_is_kept_while_it_moves_and_until_it_is_to_go_on(
+        self, world: SinkWorld
+    ) -> None:
+        stream = world.hand_off()
+        ledger = world.ledger
+        kept = ledger.keep_stop(at(150), "consistent")
+        assert (kept.start, kept.stop, kept.stop_by) == (stream.start, at(150), "consistent")
+        ledger.pass_over(IdleRange(stream.start, at(150), only_ledgers=False))
+        again = world.opened(world.sink.open_ledger()).stream()
+        assert again is not None
+        assert (again.start, again.stop, again.stop_by) == (at(150), at(150), "consistent")
+        after = ledger.keep_stop(None)
+        assert (after.stop, after.stop_by) == (None, "")
 
     def test_an_error_in_the_middle_of_a_decision_leaves_all_as_it_was(
         self, world: SinkWorld

@@ -57,6 +57,7 @@ def test_a_key_of_another_type_that_says_nothing_is_as_if_it_were_not_there() ->
 
 
 _LOG = "type: changelog\n  path: /data/changes"
+_ENDS = "stream: {mode: snapshot_only}"
 _BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
     ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
@@ -90,7 +91,19 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nstream:\n  start: earliest", 8, "not in this release"),
     ("DR_DSN", "DR_DSN\nstream:\n  start: {gtid: x}", 8, "not in this release"),
     ("DR_DSN", "DR_DSN\nstream:\n  stop: latest", 8, "mode: bounded"),
-    ("DR_DSN", "DR_DSN\nstream:\n  mode: fast", 8, "'continuous' or 'bounded'"),
+    ("DR_DSN", "DR_DSN\nstream:\n  stop: {position: 4}", 8, "a file and offset"),
+    ("DR_DSN", "DR_DSN\nstream:\n  stop: {gtid: x, position: y}", 8, "one of position, gtid"),
+    ("DR_DSN", "DR_DSN\nstream:\n  stop: {timestamp: '2026-01-01'}", 8, "with its zone"),
+    ("DR_DSN", "DR_DSN\nstream:\n  stop: {timestamp: 2026-01-01 00:00:00}", 8, "no time zone"),
+    ("DR_DSN", "DR_DSN\nstream: {mode: continuous, stop: consistent}", 7, "write mode: bounded"),
+    ("DR_DSN", "DR_DSN\nstream: {mode: snapshot_only, stop: consistent}", 7, "does not go with"),
+    ("DR_DSN", "DR_DSN\nstream:\n  stop: consistent\nverify: always", 9, "what changed since"),
+    ("DR_DSN", f"DR_DSN\nstream: {{stop: consistent}}\n{_BACKFILL}{{column: at}}", 8, "goes on"),
+    ('["shop.*"]', f'["shop.*"]\n  new_tables: add\n{_ENDS}', 5, "of a later position"),
+    ("DR_DSN", "DR_DSN\nstream: {stop: consistent, table_errors: isolate}", 7, "left alone"),
+    ("DR_DSN", f"DR_DSN\nsnapshot: {{backfill: false}}\n{_ENDS}", 7, "of no one position"),
+    ("DR_DSN", f"DR_DSN\n{_ENDS}\ntopology: {{name: t, src_node: a, dst_node: b}}", 7, "an edge"),
+    ("DR_DSN", "DR_DSN\nstream:\n  mode: fast", 8, "'continuous', 'bounded' or"),
     ("DR_DSN", "DR_DSN\nstream:\n  writers: 4", 8, "apply: merged"),
     ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
     ("DR_DSN", "DR_DSN\n  type: changelog", 5, "'path' is missing"),
@@ -148,7 +161,7 @@ FIXES = [
         "DR_DSN\nsnapshot: {split_rows: many}",
         "write a whole number of at least 1, without quotes, as in split_rows: 50000",
     ),
-    ("DR_DSN", "DR_DSN\nstream: {mode: once}", "write continuous or bounded"),
+    ("DR_DSN", "DR_DSN\nstream: {mode: once}", "write continuous, bounded or snapshot_only"),
     ("  tables", "  zero_dates: keep\n  tables", 'write fail, "null" or text'),
     ('["shop.*"]', "[3]", "write text, as in tables: [shop.orders, inventory.*]"),
     ('["shop.*"]', "", "write a list, as in tables: [shop.orders, inventory.*]"),

@@ -49,6 +49,8 @@ def row_with(**more: Any) -> dict[str, Any]:
     [
         ({"phase": "stopped"}, HOURLY, DagRuns(state="success"), Standing.CAUGHT_UP),
         ({"phase": "stopped"}, BY_HAND, DagRuns(state="success"), Standing.TO_START),
+        ({"phase": "stopped", "ended": {}}, BY_HAND, DagRuns(state="success"), Standing.ENDED),
+        ({"phase": "streaming", "owner": "x", "ended": {}}, BY_HAND, DagRuns(), Standing.STREAMING),
         ({"phase": "stopped"}, replace(HOURLY, is_paused=True), DagRuns(), Standing.TO_START),
         ({"phase": "stopped"}, replace(HOURLY, has_run=True), DagRuns(), Standing.RUNNING),
         ({"phase": "stopped"}, HOURLY, DagRuns(state="failed"), Standing.FAILED),

@@ -45,7 +45,7 @@ def status_of(run: Run) -> PipelineStatus:
         run.name,
         now_us=run.store.now_us(),
         freshness_s=target_s,
-        is_continuous=run.model.stream.mode == "continuous",
+        is_continuous=run.model.stream.is_continuous,
     )
 
 

@@ -46,7 +46,7 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
         if options.seeded_from:
             _seed(run, options.seeded_from, lookup, screen)
-        bounded = options.until == "caught-up" or run.model.stream.mode == "bounded"
+        bounded = options.until == "caught-up" or not run.model.stream.is_continuous
         step = run_until_caught_up if bounded else run_continuously
         with notifying(run):
             done = step(run, spark, watcher)

@@ -169,6 +169,12 @@ def set_position(
     return _regrouped(state, changed, gone=begun, position=position)
 
 
+def keep_stop(state: LedgerState, by: int, stop: LogPosition | None, stop_by: str) -> Records:
+    """Keep where the stream ends, and the file's words for it; None: it does not end."""
+    require_owner(state, by)
+    return (_rewritten(state, lambda stream: stream.ending_at(stop, stop_by)),)
+
+
 def pass_over(state: LedgerState, by: int, quiet: IdleRange) -> Records:
     """Move each writer slot to the end of an idle range of the log, never back."""
     require_owner(state, by)

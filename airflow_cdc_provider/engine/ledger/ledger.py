@@ -196,6 +196,12 @@ class Ledger:
             regroups=[*begun],
         ).required_stream()
 
+    def keep_stop(self, stop: LogPosition | None, stop_by: str = "") -> StreamSplit:
+        """Keep where the stream ends, and the file's words for that; None: it does not end."""
+        return self._commit(
+            lambda state, by: decisions.keep_stop(state, by, stop, stop_by), _STREAM
+        ).required_stream()
+
     def pass_over(self, quiet: IdleRange) -> None:
         """Move every writer slot to the end of an idle range of the log, never back.
 

@@ -58,6 +58,7 @@ from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
 from airflow_cdc_provider.engine.stream.sink_drift import TableLooks
 from airflow_cdc_provider.engine.stream.stream_control import Following
+from airflow_cdc_provider.engine.stream.stream_end import end_of_log, end_of_run, note_end
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 
 log = logging.getLogger(__name__)
@@ -154,16 +155,22 @@ def _follow_to_the_end(
             with suppress(RetryableError):
                 _last_committed(job, following)
     if following.before is not None:
-        retries.call(lambda: _leave(job))
+        retries.call(lambda: _leave(job, following))
 
 
 def _begin(job: Job, following: Following) -> StreamCounts:
     """Take the pipeline over; return the counts that earlier runs have committed."""
     before = _take_over(job, following)
     if job.spec.stream_mode is StreamMode.BOUNDED and not following.carries_out:
-        following.bound = following.bound or _end_of_log(job)
+        _bind(job, following)
     job.enter(Phase.STREAMING, from_=_MAY_START)
     return before
+
+
+def _bind(job: Job, following: Following) -> None:
+    """Find where a bounded run ends, unless that is known."""
+    if following.bound is None:
+        following.bound, following.is_last = end_of_run(job)
 
 
 def _result(job: Job, following: Following, started: float) -> JobResult:
@@ -188,8 +195,10 @@ def _result(job: Job, following: Following, started: float) -> JobResult:
     )
 
 
-def _leave(job: Job) -> None:
-    """Move the pipeline to the phase STOPPED."""
+def _leave(job: Job, following: Following) -> None:
+    """Move the pipeline to the phase STOPPED, and note it if it has ended for good."""
+    if following.committed is not None:
+        note_end(job, following.committed[0])
     if job.pipeline().phase is not Phase.STOPPED:  # a try before this one may have come through
         job.store.move(
             job.spec.pipeline, job.spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED
@@ -204,7 +213,7 @@ def _requests(job: Job, following: Following) -> AbstractContextManager[object]:
         return nullcontext()
 
     def end() -> None:
-        following.bound = following.bound or _end_of_log(job)
+        following.bound = following.bound or end_of_log(job)
 
     return RequestWorker(job, following, on_idle=end)
 
@@ -359,12 +368,6 @@ def _committed(job: Job, following: Following, ledger: Ledger) -> StreamSplit:
     split = split.passed(split.start)
     following.committed = split, counts
     return split
-
-
-def _end_of_log(job: Job) -> LogPosition:
-    """Return the position at the end of the source's log."""
-    with closing(job.source().log_end(purpose="end of the log")) as log_end:
-        return log_end.now()
 
 
 def _task(job: Job, following: Following) -> StreamTask:

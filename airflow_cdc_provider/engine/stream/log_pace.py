@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.errors import SourceUnreachableError
 from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.stream_task import BATCH_BYTES
 
@@ -34,8 +35,19 @@ class LogPace:
         while not self._following.ending.wait(wait_s):
             self._bound = self._bound or self._following.bound
             found = self._log_end.next_end(start, bound=self._bound, batch_bytes=BATCH_BYTES)
+            self._require_same(found.bound)
             self._bound = found.bound
             if found.end is not start or self._bound is not None:
                 return found.end
             wait_s = next(waits, wait_s)
         return start
+
+    def _require_same(self, bound: LogPosition | None) -> None:
+        """Refuse another server's end of the log in place of where the stream ends for good."""
+        if self._following.is_last and bound != self._bound:
+            raise SourceUnreachableError(
+                f"the stream ends at {self._bound}, and another server's log answers",
+                where=f"log of {'' if bound is None else bound.server}",
+                remedy="it is tried again, as that server may come back; the next run says how to "
+                "go on with the other one's log",
+            )

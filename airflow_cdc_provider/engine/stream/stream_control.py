@@ -30,6 +30,8 @@ class Following:
     """Those that the stream owns, by the sink's ledger."""
     bound: LogPosition | None = None
     """Where a bounded run ends."""
+    is_last: bool = False
+    """The stream ends there for good."""
     ending: threading.Event = field(default_factory=threading.Event)
     """Set when asked to stop, to begin again, or when fenced."""
     begins_again: bool = False
@@ -70,6 +72,7 @@ class Following:
         """Return a new control for the stream's next reading of the log, after one that ended."""
         return Following(
             bound=self.bound,
+            is_last=self.is_last,
             carries_out=self.carries_out,
             coming_back=self.coming_back,
             caught_up=self.caught_up,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.sections.field_types import ConnectionId as ConnectionId
 from airflow_cdc_provider.systems.sections.field_types import EnvironmentName as EnvironmentName
@@ -20,6 +22,11 @@ _DURATION = re.compile(r"([0-9]+)\s*(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RANGE = re.compile(r"([0-9]+)\s*(?:-\s*([0-9]+))?")
 _LATER = "not in this release"
+_STOPS = {
+    "position": "a file and offset, as in position: 'binlog.000012:4711'",
+    "gtid": "a GTID set, as in gtid: '3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77'",
+    "timestamp": "a time with its zone, as in timestamp: '2026-01-01T00:00:00Z'",
+}
 
 
 def _name(value: Any) -> Any:
@@ -58,14 +65,30 @@ def _stream_start(value: Any) -> Any:
 
 
 def _stream_stop(value: Any) -> Any:
-    """Check where the stream stops; stops of a later release are refused as such."""
+    """Check where the stream stops."""
+    if isinstance(value, str) and value in ("never", "consistent"):
+        return value
     if value == "latest":
         raise WrongValueError(
-            f"ending at 'latest' is {_LATER}", "write mode: bounded: each run ends caught up"
+            "the log has no end where a stream would end for good",
+            "write mode: bounded: each run ends caught up",
         )
-    if isinstance(value, dict):
-        raise WrongValueError(f"stopping at {value!r} is {_LATER}", "write never")
-    return value
+    if not isinstance(value, dict) or len(value) != 1 or not value.keys() <= _STOPS.keys():
+        raise WrongValueError(
+            f"{value!r} is no place where a stream ends",
+            "write never, consistent, or one of position, gtid and timestamp, such as "
+            "{timestamp: '2026-01-01T00:00:00Z'}",
+        )
+    ((kind, place),) = value.items()
+    if isinstance(place, datetime):  # YAML reads a time that has no quotes
+        place = place.isoformat()
+    try:
+        if not isinstance(place, str) or not place.strip():
+            raise ValueError(f"{place!r} is no text")
+        StreamStop.at(kind, place)
+    except ValueError as error:
+        raise WrongValueError(f"{place!r} is no {kind}: {error}", f"write {_STOPS[kind]}") from None
+    return {kind: place}
 
 
 def _where(value: Any) -> Any:
@@ -132,5 +155,8 @@ Ports = Annotated[
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
 ]
 StreamStart = Annotated[Literal["after_snapshot"], BeforeValidator(_stream_start)]
-StreamStop = Annotated[Literal["never"], BeforeValidator(_stream_stop)]
+Stop = Annotated[
+    Literal["never", "consistent"] | dict[Literal["position", "gtid", "timestamp"], str],
+    BeforeValidator(_stream_stop),
+]
 NoCondition = Annotated[None, BeforeValidator(_where)]

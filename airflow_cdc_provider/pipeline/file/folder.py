@@ -21,7 +21,7 @@ from airflow_cdc_provider.pipeline.file.problems import Path
 
 SUFFIXES = {".yaml", ".yml"}
 _NAME = re.compile(r"^pipeline:\s*[\"']?(\w+)", re.MULTILINE)
-_MODE = re.compile(r"\bmode:\s*[\"']?(bounded|continuous)\b")
+_MODE = re.compile(r"\bmode:\s*[\"']?(bounded|continuous|snapshot_only)\b")
 _NOT_IN_A_NAME = re.compile(r"\W", re.ASCII)
 Clash = tuple[Path, str, str]
 

@@ -8,13 +8,14 @@ systems, each with the keys that it has (`sections`).
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
 from airflow_cdc_provider.core.topology import Topology
@@ -28,8 +29,8 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     NoCondition,
     Pattern,
     Ports,
+    Stop,
     StreamStart,
-    StreamStop,
     TimeZone,
     seconds_of,
 )
@@ -101,10 +102,18 @@ class StreamSection(Section):
     """How the log is followed."""
 
     start: StreamStart = Field(default="after_snapshot", description="Where the stream starts.")
-    stop: StreamStop = Field(default="never", description="Where the stream ends.")
-    mode: Literal["continuous", "bounded"] = Field(
+    stop: Stop = Field(
+        default="never",
+        description="Where the stream ends for good, see [ends](ends.md): `consistent`, "
+        '`{position: "binlog.000012:4711"}`, `{gtid: "..."}` or '
+        '`{timestamp: "2026-01-01T00:00:00Z"}`.',
+        examples=["consistent"],
+    )
+    mode: Literal["continuous", "bounded", "snapshot_only"] = Field(
         default="continuous",
-        description="`bounded`: a run catches up to where the log ended at its start, and ends.",
+        description="`bounded`: a run catches up to where the log ended at its start, and ends; "
+        "with a `stop` this is the default. `snapshot_only`: each split as of its own high "
+        "watermark, and no stream, see [ends](ends.md).",
     )
     apply: Literal["transactions", "merged"] = Field(
         default="transactions",
@@ -121,9 +130,48 @@ class StreamSection(Section):
         "flow on. `stop`: the stream ends for all, so that their rows are of one position.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _ends_by_runs(cls, value: Any) -> Any:
+        """Take a stream with a stop for bounded, unless the file says otherwise."""
+        if isinstance(value, dict) and value.get("stop", "never") != "never":
+            return {"mode": "bounded", **value}
+        return value
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        """Refuse a stop where no run would end at it."""
+        if self.stop != "never" and self.mode != "bounded":
+            raise WrongValueError(
+                f"a stop does not go with mode: {self.mode}",
+                "write mode: bounded, or leave it out: each run goes up to the stop, or to the end "
+                "of the log where the stop is not in it yet",
+            )
+        return self
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether something has to run the pipeline all the time."""
+        return self.mode == "continuous"
+
+    @property
+    def has_stream(self) -> bool:
+        """Whether the log is applied at all."""
+        return self.mode != "snapshot_only"
+
+    @property
+    def stops_at(self) -> StreamStop:
+        """Return where the stream ends for good."""
+        if not self.has_stream:
+            return StreamStop(StopKind.SNAPSHOT_ONLY)
+        if isinstance(self.stop, str):
+            return StreamStop(StopKind(self.stop))
+        ((kind, value),) = self.stop.items()
+        return StreamStop.at(kind, value)
+
     @property
     def stream_mode(self) -> StreamMode:
-        return StreamMode(self.mode)
+        return StreamMode.CONTINUOUS if self.is_continuous else StreamMode.BOUNDED
 
     @property
     def apply_mode(self) -> ApplyMode:
@@ -433,7 +481,7 @@ class PipelineFile(Section):
     @property
     def isolates_tables(self) -> bool:
         """Whether a table that cannot go on is left alone, and the others flow on."""
-        return self.stream.table_errors == "isolate"
+        return self.stream.table_errors == "isolate" and not self.stream.stops_at
 
     @property
     def edge(self) -> Topology | None:

@@ -29,6 +29,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _backfills(file)
     yield from _nothing_shown(file)
     yield from _spark_settings(file)
+    yield from _ends(file)
     yield from check_topology(file)
     if file.stream.writers > 1 and file.stream.apply != "merged" and file.topology is None:
         yield (
@@ -142,6 +143,51 @@ def _backfills(file: PipelineFile) -> Iterator[Found]:
             ("backfill",),
             f"a sink of type {file.sink.type} takes no rows again: it keeps what it was given",
             "remove it",
+        )
+
+
+def _ends(file: PipelineFile) -> Iterator[Found]:
+    """Yield what does not go together with a stream that ends, or with none."""
+    stream = file.stream
+    if not stream.stops_at:
+        return
+    key = "stop" if stream.has_stream else "mode"
+    what = "the stream ends at a stop" if stream.has_stream else "there is no stream"
+    if file.topology is not None:
+        yield (
+            ("stream", key),
+            "an edge of a topology does not end: the nodes would differ from then on",
+            "write stop: never and mode: continuous or bounded, or remove topology",
+        )
+    if file.verify == "always":
+        yield (
+            ("verify",),
+            f"{what} and the source goes on, so a comparison would show what changed since",
+            "write never, or leave it out",
+        )
+    if file.backfill:
+        yield (
+            ("backfill",),
+            f"{what}, and rows that are read again need one that goes on",
+            "remove it",
+        )
+    if "new_tables" in file.source.model_fields_set and file.source.new_tables == "add":
+        yield (
+            ("source", "new_tables"),
+            f"{what}, and a table that comes later would be of a later position",
+            "write tell, or leave it out: with a stop that is tell",
+        )
+    if "table_errors" in stream.model_fields_set and stream.table_errors == "isolate":
+        yield (
+            ("stream", "table_errors"),
+            f"{what}, and a table that is left alone would not be of the others' position",
+            "write stop, or leave it out: with a stop that is stop",
+        )
+    if not (stream.has_stream or file.snapshot.backfill):
+        yield (
+            ("snapshot", "backfill"),
+            "without it and without a stream the rows of a split are of no one position",
+            "write backfill: true, or leave it out",
         )
 
 

@@ -51,7 +51,7 @@ class ShownPipeline:
     sink: str = ""
     """The connection, the variable or the folder."""
     mode: str = ""
-    """`continuous` or `bounded`."""
+    """`continuous`, `bounded` or `snapshot_only`."""
     topology: str = ""
     """Of which the pipeline is an edge, from `src_node` to `dst_node`."""
     src_node: str = ""

@@ -17,6 +17,8 @@ from airflow_cdc_provider.core.backoff import FOR_A_DAY
 from airflow_cdc_provider.core.errors import FencedError, PausedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobKind
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_stops import StopKind
 from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
@@ -32,6 +34,11 @@ from airflow_cdc_provider.pipeline.steps.new_table_watch import NewTableWatch
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream
+from airflow_cdc_provider.pipeline.steps.stream_ends import (
+    end_of_ended,
+    ended_stream,
+    ended_text,
+)
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +83,11 @@ def run_until_caught_up(
     """Run every step that is still to do, and catch up with the log."""
     with OneSpark() as spark:
         work = _Work(run, options, watcher or Watcher(), spark)
+        if (ended := ended_stream(run)) is not None:
+            return _has_ended(work, ended)
         planned, read = _until_handed_off(work)
+        if (ended := ended_stream(run)) is not None:  # with the snapshot
+            return Convergence(planned, read, end_of_ended(run, ended), ())
         work.watcher.on_step("stream")
         caught_up = _consistent(work)
         spark.no_more_jobs()
@@ -94,6 +105,21 @@ class _Work:
     spark: OneSpark
 
 
+def _has_ended(work: _Work, ended: StreamSplit) -> Convergence:
+    """Return the result of a run of a pipeline that has ended: there is nothing to do."""
+    run = work.run
+    work.watcher.on_change(f"{ended_text(run, ended)}; nothing is left to do")
+    end = end_of_ended(run, ended)
+    # a run that was killed at the end has added no keys
+    waiting = finish_tables(run) if run.model.stream.has_stream else ()
+    state = run.store.ensure(run.name)
+    plans = tuple(each.plan for each in run.store.tables(run.name))
+    planned = PlanSummary(
+        state.plan_id, state.generation, is_new=False, tables=plans, handed_off=True
+    )
+    return Convergence(planned, None, end, waiting)
+
+
 def _consistent(work: _Work) -> JobEnd:
     """Stream to the end of the log, in rounds until all tables are consistent."""
     is_stopped, rounds = False, list[JobEnd]()
@@ -102,12 +128,17 @@ def _consistent(work: _Work) -> JobEnd:
             work.run, work.options, on_tick=work.watcher.on_tick, start=work.spark.start
         )
         rounds.append(ended)
-        if not inconsistent_tables(work.run):
+        if not inconsistent_tables(work.run) and not _is_to_end(work.run):
             return _all_in_all(rounds)
         is_stopped = ended.outcome == "stopped"
         if is_stopped:
             break
     raise not_consistent(work.run, stopped=is_stopped)
+
+
+def _is_to_end(run: Run) -> bool:
+    """Tell whether the stream is to end where it is: tables were read beside it first."""
+    return run.model.stream.stops_at.kind is StopKind.CONSISTENT and ended_stream(run) is None
 
 
 def _all_in_all(rounds: Sequence[JobEnd]) -> JobEnd:

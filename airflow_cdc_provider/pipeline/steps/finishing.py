@@ -1,7 +1,8 @@
 """After the consistent point: secondary unique and foreign keys of the sink's tables.
 
 Before it the sink is not the source at any one position, and a unique or foreign key could refuse
-rows that are right. Adding a key that is there is harmless, so the step may be repeated.
+rows that are right. So a pipeline without a stream never adds any. Adding a key that is there is
+harmless, so the step may be repeated.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 def finish_tables(run: Run) -> tuple[TableId, ...]:
     """Add keys to the sink's tables if all are consistent; return those that are not yet."""
     stream, stopped = _stream_and_stopped(run)
+    if not run.model.stream.has_stream:
+        return () if stream is not None else _waiting(run, stream)
     waiting = _waiting(run, stream)
     if not waiting:
         # of those that are stopped the rows are of another position, or the targets gone

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import closing
 
-from airflow_cdc_provider.core.errors import StepMissingError
+from airflow_cdc_provider.core.errors import StepMissingError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_split import hand_off as turn_into_stream
+from airflow_cdc_provider.core.stream_stops import has_ended
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
@@ -27,6 +28,7 @@ from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.redefined_tables import changed_while_read
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
+from airflow_cdc_provider.pipeline.steps.stream_ends import ended_text, forget_end, note_ended
 
 Reports = Sequence[tuple[SnapshotSplit, SplitReport]]
 
@@ -42,6 +44,8 @@ def hand_off(run: Run) -> StreamSplit:
         generation = take_over(run, ledger).generation
         reconcile(run.store, ledger, run.name, generation)
         stream = ledger.stream() or _hand_off(run, ledger, generation)
+        if has_ended(stream, run.model.stream.stops_at):
+            note_ended(run, stream)
         finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
         ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
         return stream
@@ -52,6 +56,8 @@ def _hand_off(run: Run, ledger: Ledger, generation: int) -> StreamSplit:
     planned = {state.table for state in run.store.tables(run.name)}
     reports = [each for each in ledger.reports() if each[0].table in planned]  # some were removed
     changes = changed_while_read(run, reports)
+    if changes and not run.model.stream.has_stream:
+        raise _changed_without_stream(changes)
     changed = {change.table for change in changes}
     reports = [each for each in reports if each[0].table not in changed]
     _require_all(run, reports, but_for=changed)
@@ -61,9 +67,13 @@ def _hand_off(run: Run, ledger: Ledger, generation: int) -> StreamSplit:
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.HANDED_OFF)
     for table in run.store.tables(run.name):
-        if table.table not in changed:
+        if table.table not in changed and run.model.stream.has_stream:
             run.store.mark_table(run.name, generation, table.table, TablePhase.CATCHING_UP)
-    run.store.tell(run.name, f"handed off at {stream.start}")
+    if run.model.stream.has_stream:
+        forget_end(run)
+        run.store.tell(run.name, f"handed off at {stream.start}")
+    else:
+        run.store.tell(run.name, ended_text(run, stream))
     return stream
 
 
@@ -77,7 +87,24 @@ def _stream_of(run: Run, reports: Reports, changes: Sequence[SchemaChange]) -> S
     added = {change.table: change.through for change in changes}
     if not finished:  # all were changed, so all begin at one place
         return StreamSplit(changes[0].through, None, ()).with_tables(added, ())
-    return turn_into_stream(finished, backfilled=backfill).with_tables(added, ())
+    stream = turn_into_stream(finished, backfilled=backfill).with_tables(added, ())
+    if run.model.stream.has_stream:
+        return stream
+    return stream.ending_at(stream.start, str(run.model.stream.stops_at))
+
+
+def _changed_without_stream(changes: Sequence[SchemaChange]) -> TableChangedError:
+    """Return the error for tables that got another definition while they were read.
+
+    Without a stream their rows cannot be read again beside it.
+    """
+    names = ", ".join(str(change.table) for change in changes)
+    return TableChangedError(
+        f"{names} got another definition while it was read",
+        where="hand-off, stream.mode: snapshot_only",
+        risk="its rows at the sink are of two definitions; nothing was handed off",
+        remedy="`reset` the pipeline: the next run reads all tables again",
+    )
 
 
 def _require_all(run: Run, reports: Reports, *, but_for: Collection[TableId]) -> None:

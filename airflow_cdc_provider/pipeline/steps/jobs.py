@@ -149,6 +149,7 @@ def _spec(
         backfill=model.snapshot.backfill,
         max_split_bytes=model.snapshot.max_split_mb * 1024 * 1024,
         stream_mode=stream.stream_mode,
+        stop=str(model.stream.stops_at) if model.stream.stops_at else "",
         apply=stream.apply_mode,
         writers=stream.writers,
         max_batch_changes=stream.max_batch.changes,

@@ -77,7 +77,7 @@ def tables_to_add(run: Run, captured: Captured) -> tuple[TableId, ...]:
     if not follows_file(run) or run.model.edge is not None:
         return ()
     left_out, _ = differences(run, captured.plans)
-    if run.model.source.new_tables == "tell":
+    if run.model.source.new_tables == "tell" or run.model.stream.stops_at:
         left_out = picked_anew(run, left_out)
     return addable(run, captured, left_out)
 

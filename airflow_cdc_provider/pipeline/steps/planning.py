@@ -67,6 +67,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     secure_log,
     sink_of,
 )
+from airflow_cdc_provider.pipeline.steps.stream_ends import require_stop_ahead
 from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import settle_tables
 from airflow_cdc_provider.pipeline.steps.table_requests import carry_out_table_requests
@@ -183,6 +184,7 @@ def new_plan(run: Run) -> PlanSummary:
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
         secure_log(run)
+        require_stop_ahead(run)
         return _make(run, ledger, generation, found)
 
 
@@ -213,6 +215,7 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
         warning = _another_plan(run, held, state.plan_id, then="everything is read again")
     elif state.plan_id:
         warning = f"plan {state.plan_id} is not in the sink's ledger: everything is read again"
+    require_stop_ahead(run)
     _tell(run, warning)
     return replace(_make(run, ledger, state.generation, found), warning=warning)
 

@@ -44,6 +44,7 @@ from airflow_cdc_provider.pipeline.steps.requests_both_ways import (
     require_not_read_there,
 )
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.stream_ends import require_streams_on
 
 _POLL_S = 0.5
 _BETWEEN_STEPS_US = 3_000_000
@@ -68,6 +69,7 @@ def resync_scope(
     source's own SQL, on the columns of that one table.
     """
     require_rows_can_be_read_again(run)
+    require_streams_on(run, "reading rows again")
     plans = _plans(run)
     named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
     ranges: tuple[KeyRange, ...] = ()
@@ -119,6 +121,7 @@ def ask_resync(
     # one that is known is returned, or refused, whatever has become of its tables since
     if run.store.request(run.name, request.request_id) is None:
         require_rows_can_be_read_again(run)
+        require_streams_on(run, "reading rows again")
         plans = _plans(run)
         planned = [_planned(run, plans, table) for table in scope.tables]
         _require_as_planned(run, planned)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.core.errors import PausedError, StepMissingError
+from airflow_cdc_provider.core.errors import PausedError, RefusedError, StepMissingError
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine.reconcile import reconcile
@@ -33,6 +33,12 @@ from airflow_cdc_provider.pipeline.steps.small_work import (
     InProcessJob,
     done_here,
     start_requests_in_process,
+)
+from airflow_cdc_provider.pipeline.steps.stream_ends import (
+    end_of_ended,
+    ended_stream,
+    forget_end,
+    require_may_end,
 )
 
 
@@ -135,6 +141,13 @@ def _snapshot_to_do(run: Run) -> JobSpec | None:
 
 def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
     """Own the pipeline and return the stream job; raise before the hand-off."""
+    if mode == "continuous" and run.model.stream.stops_at:
+        raise RefusedError(
+            f"a stream without an end was to start, and the file lets {run.name} end",
+            where=f"stream of {run.name}",
+            risk="none: nothing was started; such a stream would go on behind the place",
+            remedy="begin a run of its DAG, or `run` it: with a stop each run is bounded",
+        )
     ready = _make_ready(run)
     if not ready.handed_off:
         raise StepMissingError(
@@ -149,8 +162,13 @@ def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
 
 def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
     """Return the job that streams to the log's end, or its end if there is nothing to do."""
+    if (ended := ended_stream(run)) is not None:
+        _require_unpaused(run)
+        return end_of_ended(run, ended)
+    require_may_end(run)
     spec = _stream_to_do(run, "bounded")
-    if run.store.to_do(run.name):
+    forget_end(run)
+    if run.store.to_do(run.name) or spec.stops_at:
         return spec
     done = nothing_to_stream(run, spec.generation)
     return spec if done is None else JobEnd.without_job(done)
@@ -163,13 +181,7 @@ def _here(run: Run, spec: JobSpec, options: SparkOptions) -> InProcessJob | None
 
 def _make_ready(run: Run) -> Readiness:
     """Own the pipeline, reconcile and claim its sink tables, as each job needs first."""
-    if run.store.ensure(run.name).wanted is Wanted.STOP:
-        raise PausedError(
-            f"pipeline {run.name} is paused",
-            where=f"state of {run.name}",
-            risk="none: nothing was started",
-            remedy="resume it first",
-        )
+    _require_unpaused(run)
     require_not_ended(run)
     require_unchanged(run)
     with closing(open_ledger(run)) as ledger:
@@ -177,6 +189,17 @@ def _make_ready(run: Run) -> Readiness:
         correction = reconcile(run.store, ledger, run.name, generation)
     claim_tables(run, generation, [state.plan for state in run.store.tables(run.name)])
     return Readiness(generation, correction.handed_off)
+
+
+def _require_unpaused(run: Run) -> None:
+    """Refuse to start anything of a pipeline that is paused."""
+    if run.store.ensure(run.name).wanted is Wanted.STOP:
+        raise PausedError(
+            f"pipeline {run.name} is paused",
+            where=f"state of {run.name}",
+            risk="none: nothing was started",
+            remedy="resume it first",
+        )
 
 
 def _options(run: Run) -> SparkOptions:

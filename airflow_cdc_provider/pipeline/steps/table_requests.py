@@ -39,6 +39,7 @@ from airflow_cdc_provider.pipeline.steps.last_try import scrubbed
 from airflow_cdc_provider.pipeline.steps.pause_tables import outcome_of
 from airflow_cdc_provider.pipeline.steps.range_requests import is_at_work, is_owned, this_person
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.stream_ends import require_streams_on
 from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import (
     add_tables,
@@ -66,6 +67,7 @@ def add(
 ) -> str:
     """Request that tables be added to the stream, see the request through, describe the result."""
     require_edge_does(run, RequestKind.FOLLOW)
+    require_streams_on(run, "adding a table")
     asked = _ask(run, RequestKind.FOLLOW, to_be_added(run, tables))
     return _seen_through(
         run,
@@ -82,6 +84,7 @@ def reset_some(
 ) -> str:
     """Request that tables be reset, see the request through, and describe the result."""
     require_edge_does(run, RequestKind.RESET)
+    require_streams_on(run, "reading a table anew beside the stream")
     run.held.begins = frozenset(tables)
     asked = _ask(run, RequestKind.RESET, to_be_reset(run, tables))
     return _seen_through(

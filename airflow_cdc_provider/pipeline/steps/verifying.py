@@ -28,6 +28,7 @@ from airflow_cdc_provider.engine.verify.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.stream_ends import require_comparable
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
 from airflow_cdc_provider.pipeline.steps.verified import note_verified
 from airflow_cdc_provider.pipeline.steps.verify_budget import EVERY_ROW, Budget
@@ -62,6 +63,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
             remedy="run the pipeline first, against the same state",
         )
     require_unchanged(run, may_have_rules=True)
+    require_comparable(run)
     unknown = sorted(set(tables or ()) - {plan.schema.table for plan in plans})
     if unknown:
         raise RefusedError(

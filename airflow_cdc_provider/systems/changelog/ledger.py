@@ -24,6 +24,7 @@ from airflow_cdc_provider.engine.ledger.records import (
     PlanBegun,
     Records,
     SlotMoved,
+    SlotsRewritten,
     StreamStored,
 )
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part, Slot
@@ -83,6 +84,9 @@ class ChangelogLedgerStore:
                 return {"do": "hand off", "stream": stream_to_text(stream)}
             case (SlotMoved(_, position),):
                 return {"do": "pass over", "position": position_to_json(position)}
+            case (SlotsRewritten((stream,)),):  # its tables stay, see `_refusal`: it ends elsewhere
+                stop = None if stream.stop is None else position_to_json(stream.stop)
+                return {"do": "set end", "stop": stop, "stop_by": stream.stop_by}
             case () | (GenerationMoved(),):
                 return None
             case _:

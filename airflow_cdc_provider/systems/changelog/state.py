@@ -92,6 +92,10 @@ class LogState:
                 self.splits[published.split.split_id] = published
             case "hand off":
                 self.stream = stream_from_text(record["stream"])
+            case "set end":
+                stop, stream = record["stop"], self._required_stream()
+                stop = None if stop is None else position_from_json(stop)
+                self.stream = stream.ending_at(stop, record["stop_by"])
             case "pass over":
                 self._move(record)
             case "change":
@@ -112,6 +116,10 @@ class LogState:
 
     def _move(self, record: Record) -> None:
         """Move the stream to a commit's position."""
+        self.stream = self._required_stream().passed(position_from_json(record["position"]))
+
+    def _required_stream(self) -> StreamSplit:
+        """Return the stream; an error before the hand-off."""
         if self.stream is None:
             raise IntegrityError(
                 f"manifest {self.version} has changes before the hand-off",
@@ -119,7 +127,7 @@ class LogState:
                 risk="which files count is unknown; nothing was changed",
                 remedy="restore the folder from a copy, or use an empty one",
             )
-        self.stream = self.stream.passed(position_from_json(record["position"]))
+        return self.stream
 
     def _change(self, record: Record) -> None:
         """Add a commit's files and counts of changes."""

@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.splits import Chosen, Condition, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.windows import Clock
@@ -278,6 +279,16 @@ class MySqlSource:
 
         around = None if position is None else own(position)
         return look_at_log(self.endpoint, at, around, count=count, values=values)
+
+    def stop_place(
+        self, stop: StreamStop, reached: LogPosition, end: LogPosition
+    ) -> MySqlPosition | None:
+        """Return where a stream ends for good, None if the log does not have the place yet."""
+        from airflow_cdc_provider.systems.mysql.source.stop_places import (  # noqa: PLC0415
+            stop_place,
+        )
+
+        return stop_place(self.endpoint, stop, own(reached), own(end))
 
     def is_same(self, one: TableSchema, other: TableSchema) -> bool:
         """Tell whether two definitions of a table are the same, whatever their AUTO_INCREMENT."""

@@ -19,8 +19,9 @@ export function figures(it) {
   ];
 }
 
-/** The lag of a stream at work; between runs the age of the copy. */
+/** The lag of a stream at work; between runs the age of the copy; where it has ended for good. */
 function lag(it) {
+  if (it.ended) return tile("Ended at", it.ended.position, it.ended.text);
   const target = it.freshness_s ? `, may be ${span(it.freshness_s)}` : "";
   if (it.lag_s === null && it.copy_age_s !== null) {
     return tile("Age of the copy", seconds(it.copy_age_s), `lag ${lastLag(it)}${age(it)}${target}`, lagTone(it));

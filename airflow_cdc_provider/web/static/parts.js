@@ -8,6 +8,7 @@ const TONES = {
   "broken file": "bad",
   "cannot be looked at": "bad",
   "caught up": "good",
+  ended: "good",
   failed: "bad",
   "held up": "bad",
   "never run": "idle",
@@ -99,6 +100,6 @@ export const age = (row) =>
     ? "no heartbeat yet"
     : `heard of ${seconds(row.heartbeat_age_s)} ago`;
 /** How old the copy is: the lag of a stream at work, else the time since one was. */
-export const copyAge = (row) => row.lag_s ?? row.copy_age_s ?? null;
+export const copyAge = (row) => (row.ended ? null : (row.lag_s ?? row.copy_age_s ?? null));
 /** How many open requests and questions wait for a person. */
 export const waiting = (row) => (row.waiting_requests ?? 0) + (row.waiting_approvals ?? 0);

@@ -1,0 +1,427 @@
+"""Pipelines that end: the sink is then as the source was at just that place of its log.
+
+One connection writes, and notes after each of its transactions where the log ends and what the
+tables hold. Nobody else writes to these logs, so each place that a stream may end at has its rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_cdc_provider.columns.source_port import FindsStops, offered
+from airflow_cdc_provider.core.errors import NotConsistentError, RefusedError
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.stream_stops import StreamStop
+from airflow_cdc_provider.pipeline.run import give_back
+from airflow_cdc_provider.pipeline.steps.converging import (
+    Convergence,
+    Watcher,
+    run_until_caught_up,
+)
+from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
+from airflow_cdc_provider.pipeline.steps.reset_drop import reset
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
+from airflow_cdc_provider.pipeline.steps.verifying import verify
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
+from airflow_cdc_provider.views.status import PipelineStatus, status
+from tests.pipeline.conftest import FILE, Shop
+from tests.pipeline.synced_shops import options
+from tests.servers.given import SqlServer
+
+Rows = list[tuple[object, ...]]
+_FIRST_TIMES_S = itertools.count(int(datetime.now(UTC).timestamp()) + 100_000, 100_000)
+"""Commit times are set, ten seconds apart and later than anything else in the log."""
+
+
+@dataclass
+class Noted:
+    """The end of the log behind a transaction, and the rows then."""
+
+    place: BinlogPosition
+    gtids: str
+    rows: Rows
+    time_s: int
+
+
+@dataclass
+class Writer:
+    """Writes transactions to a shop and notes what each leaves."""
+
+    shop: Shop
+    connection: Any
+    rng: random.Random
+    noted: list[Noted] = field(default_factory=list)
+    first_s: int = field(default_factory=_FIRST_TIMES_S.__next__)
+
+    @property
+    def is_mariadb(self) -> bool:
+        return "MariaDB" in self.shop.source.version
+
+    def write(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._transaction()
+            self.noted.append(self._note())
+
+    def _transaction(self) -> None:
+        cursor, rng = self.connection.cursor(), self.rng
+        at = self.time_s
+        if self.is_mariadb:
+            cursor.execute(f"SET timestamp = {at}")
+        else:
+            cursor.execute(f"SET SESSION original_commit_timestamp = {at * 1_000_000}")
+        cursor.execute("BEGIN")
+        for _ in range(rng.randint(1, 4)):
+            key = rng.randint(1, 500)
+            cursor.execute(
+                rng.choice(
+                    [
+                        "INSERT INTO orders VALUES (%s, %s) ON DUPLICATE KEY UPDATE note = 'again'",
+                        "UPDATE orders SET note = CONCAT(%s, '-', %s) WHERE id >= 400 LIMIT 3",
+                    ]
+                ),
+                (key, rng.random()),
+            )
+        cursor.execute("DELETE FROM orders WHERE id = %s", (rng.randint(1, 500),))
+        cursor.execute("INSERT INTO moves VALUES (NULL, %s)", (at,))
+        cursor.execute("COMMIT")
+
+    @property
+    def time_s(self) -> int:
+        return self.first_s + 10 * len(self.noted)
+
+    def _note(self) -> Noted:
+        cursor = self.connection.cursor()
+        if self.is_mariadb:
+            cursor.execute("SHOW MASTER STATUS")
+            file, offset = cursor.fetchone()[:2]
+            cursor.execute("SELECT @@gtid_binlog_pos")
+            gtids = cursor.fetchone()[0]
+        else:
+            cursor.execute("SHOW BINARY LOG STATUS")
+            file, offset, _, _, gtids = cursor.fetchone()
+        rows = all_rows(cursor)
+        return Noted(BinlogPosition.of(file, offset), gtids, rows, self.time_s)
+
+    def at(self, place: BinlogPosition) -> Rows:
+        """Return the rows as of a place behind one of the transactions."""
+        return next(each.rows for each in self.noted if each.place == place)
+
+
+def all_rows(cursor: Any) -> Rows:
+    cursor.execute("SELECT 'orders', id, note FROM orders UNION SELECT 'moves', id, at FROM moves")
+    return sorted((tuple(map(str, row)) for row in cursor.fetchall()), key=str)
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def shop(
+    request: pytest.FixtureRequest,
+    mysql_sink: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+) -> Iterator[Shop]:
+    server = request.getfixturevalue(f"{request.param}_server")
+    source, sink = fresh_database(server), fresh_database(mysql_sink)
+    path = tmp_path / "shop.yaml"
+    environment = {"SHOP_DSN": server.dsn(), "DR_DSN": mysql_sink.dsn()}
+    with ExitStack() as stack:
+        made = Shop(server, mysql_sink, source, sink, path, environment, stack)
+        made.at_source("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))")
+        made.at_source(
+            "CREATE TABLE moves (id INT AUTO_INCREMENT PRIMARY KEY, at BIGINT, UNIQUE (at))"
+        )
+        values = ", ".join(f"({number}, 'first')" for number in range(1, 400))
+        made.at_source(f"INSERT INTO orders VALUES {values}")
+        write_file(made, "mode: bounded")
+        yield made
+
+
+@pytest.fixture
+def writer(shop: Shop) -> Iterator[Writer]:
+    seed = random.randrange(1 << 32)
+    print(f"writer's seed: {seed}")
+    with closing(shop.source.connect(database=shop.database)) as connection:
+        yield Writer(shop, connection, random.Random(seed))
+
+
+def write_file(shop: Shop, stream: str) -> None:
+    """Write the pipeline file with this `stream` section."""
+    text = FILE.format(name=f"end_{shop.target}", source=shop.database, sink=shop.target)
+    text += f"snapshot: {{split_rows: 40, max_connections: 2}}\nstream: {{{stream}}}\n"
+    shop.path.write_text(text)
+
+
+def ran(shop: Shop, said: list[str] | None = None) -> Convergence:
+    run, told = shop.run(), list[str]() if said is None else said
+    try:
+        return run_until_caught_up(run, options(shop), Watcher(on_change=told.append))
+    finally:
+        give_back(run)
+
+
+def place_of(shop: Shop) -> BinlogPosition:
+    """Return where the sink's ledger has the stream."""
+    with closing(open_ledger(shop.run())) as ledger:
+        stream = ledger.stream()
+    assert stream is not None
+    place = own(stream.start).binlog
+    assert place is not None
+    return place
+
+
+def sink_rows(shop: Shop) -> Rows:
+    with closing(shop.sink.connect(database=shop.target)) as connection:
+        return all_rows(connection.cursor())
+
+
+def status_of(shop: Shop) -> PipelineStatus:
+    run = shop.run()
+    return status(run.store, run.name, now_us=run.store.now_us())
+
+
+@contextmanager
+def written_meanwhile(writer: Writer) -> Iterator[None]:
+    """Write one transaction after the other until the end of the block."""
+    is_over = threading.Event()
+
+    def go_on() -> None:
+        while not is_over.wait(0.01):
+            writer.write()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def kill_once_it_moves(shop: Shop) -> None:
+    """Begin a run in a process of its own, and kill that as soon as it has committed something."""
+    began = place_of(shop)
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "airflow_cdc_provider", "run", str(shop.path)],
+        env={**os.environ, **shop.environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with closing(open_ledger(shop.run())) as ledger:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and driver.poll() is None:
+            stream = ledger.stream()
+            if stream is not None and own(stream.start).binlog != began:
+                break
+            time.sleep(0.005)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+
+
+def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_written(
+    shop: Shop, writer: Writer
+) -> None:
+    write_file(shop, "stop: consistent")
+    writer.write(3)
+    with written_meanwhile(writer):
+        done = ran(shop)
+    assert done.inconsistent == ()
+    place = place_of(shop)
+    assert sink_rows(shop) == writer.at(place)
+    assert status_of(shop).summary == "ended"
+    # it has ended for good: whatever comes, and wherever the source is
+    writer.write(5)
+    said: list[str] = []
+    shop.environment["SHOP_DSN"] = "mysql://nobody@127.0.0.1:1/"
+    again = ran(shop, said)
+    assert not again.stream.is_needed
+    assert "has ended at" in said[0]
+    assert place_of(shop) == place
+    assert sink_rows(shop) == writer.at(place)
+    found = status_of(shop)
+    assert found.state.phase is Phase.STOPPED
+    assert found.state.lease_until_us == 0
+    shop.environment["SHOP_DSN"] = shop.source.dsn()
+    with pytest.raises(RefusedError, match="needs a stream that goes on"):
+        resync_scope(shop.run(), ())
+    with pytest.raises(RefusedError, match="cannot be compared"):
+        verify(shop.run())
+    as_it_was = shop.path.read_text()
+    shop.path.write_text(as_it_was.replace('.*"]', '.*", "more.*"]'))
+    with pytest.raises(RefusedError, match="not among the tables that it ended with"):
+        ran(shop)
+    # a later stop goes on from there, and never does too
+    write_file(shop, f'stop: {{position: "{writer.noted[-2].place}"}}')
+    ran(shop)
+    assert sink_rows(shop) == writer.noted[-2].rows
+    write_file(shop, "mode: bounded")
+    ran(shop)
+    assert sink_rows(shop) == writer.noted[-1].rows
+    assert status_of(shop).summary == "caught up"
+    assert verify(shop.run()).equal
+
+
+def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time_also_if_it_is_killed(
+    shop: Shop, writer: Writer
+) -> None:
+    ran(shop)
+    writer.write(130)
+    noted = writer.noted
+    write_file(shop, f'apply: merged, writers: 2, stop: {{position: "{noted[4].place}"}}')
+    with written_meanwhile(writer):
+        ran(shop)
+    assert (place_of(shop), sink_rows(shop)) == (noted[4].place, noted[4].rows)
+    # a driver that is killed before the stop leaves the same place to the next one
+    write_file(shop, f'max_batch: {{changes: 3}}, stop: {{gtid: "{noted[110].gtids}"}}')
+    kill_once_it_moves(shop)
+    between = place_of(shop)
+    assert noted[4].place < between <= noted[110].place
+    assert sink_rows(shop) == writer.at(between)
+    with written_meanwhile(writer):
+        ran(shop)
+    assert (place_of(shop), sink_rows(shop)) == (noted[110].place, noted[110].rows)
+    at = datetime.fromtimestamp(noted[120].time_s, UTC).isoformat()
+    write_file(shop, f"stop: {{timestamp: '{at}'}}")
+    ran(shop)
+    assert sink_rows(shop) == noted[120].rows
+    assert status_of(shop).summary == "ended"
+    # what the log does not have yet is waited for, run by run
+    end = noted[-1].place
+    last = BinlogPosition(end.file_number + 1, 4, end.base)
+    write_file(shop, f'stop: {{position: "{last}"}}')
+    ran(shop)
+    assert (place_of(shop), sink_rows(shop)) == (end, noted[-1].rows)
+    assert status_of(shop).summary == "caught up"
+    shop.source.execute("FLUSH BINARY LOGS")
+    writer.write(2)
+    ran(shop)
+    assert (place_of(shop), sink_rows(shop)) == (last, noted[-3].rows)
+    assert status_of(shop).summary == "ended"
+    # what the sink has is later than this, also where only the file before says so
+    source = source_of(shop.run())
+    with closing(open_ledger(shop.run())) as ledger, closing(source.log_end(purpose="test")) as log:
+        stream, stop = ledger.stream(), StreamStop.at("timestamp", at)
+        assert stream is not None
+        with pytest.raises(RefusedError, match="is later, and they have it"):
+            offered(source, FindsStops).stop_place(stop, stream.reach, log.now())
+
+
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
+    shop: Shop, writer: Writer
+) -> None:
+    writer.write(3)
+    early, first = writer.noted[0], writer.noted[1]
+    write_file(shop, f'stop: {{position: "{early.place}"}}')
+    with pytest.raises(RefusedError, match="beyond the stop"):
+        ran(shop)
+    assert shop.sink_rows("SHOW TABLES") == []  # it is told before anything is read
+    write_file(shop, "mode: bounded")
+    ran(shop)
+    before = sink_rows(shop)
+    writer.write(4)
+    inside, later = writer.noted[4].place, writer.noted[5].gtids
+    uuid = later.split(",")[-1].split(":")[0]
+    wrong = {
+        ("position", str(early.place)): "beyond the stop",
+        ("position", str(inside.at(inside.offset - 1))): f"{writer.noted[3].place} to {inside}",
+        ("position", "other.000001:4"): "are named",
+        ("position", "binlog"): "no position",
+        ("gtid", first.gtids): "leaves out",
+        ("gtid", f"{uuid}:{later.rpartition('-')[2]}"): "leaves out",
+        ("gtid", "nonsense"): "nonsense",
+        ("timestamp", datetime.fromtimestamp(first.time_s, UTC).isoformat()): "is later",
+    }
+    source = source_of(shop.run())
+    with closing(open_ledger(shop.run())) as ledger, closing(source.log_end(purpose="test")) as end:
+        stream = ledger.stream()
+        assert stream is not None
+        for (kind, value), words in wrong.items():
+            stop = StreamStop.at(kind, value)
+            with pytest.raises(RefusedError) as refused:
+                offered(source, FindsStops).stop_place(stop, stream.reach, end.now())
+            assert words in str(refused.value), stop
+    assert sink_rows(shop) == before
+    write_file(shop, "mode: bounded")
+    ran(shop)
+    assert sink_rows(shop) == writer.noted[-1].rows
+    # rows that have to be read again would be of a later place
+    shop.at_source("ALTER TABLE moves MODIFY at VARCHAR(30)")
+    writer.write(2)
+    write_file(shop, f'stop: {{position: "{writer.noted[-2].place}"}}')
+    with pytest.raises(NotConsistentError, match="rows are still to be read"):
+        ran(shop)
+    assert place_of(shop) == writer.noted[-2].place
+    assert status_of(shop).summary != "ended"
+    write_file(shop, "stop: consistent")
+    ran(shop)
+    assert sink_rows(shop) == writer.noted[-1].rows
+    assert status_of(shop).summary == "ended"
+
+
+@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+def test_a_snapshot_alone_has_each_split_as_of_its_own_high_watermark(
+    shop: Shop, writer: Writer
+) -> None:
+    write_file(shop, "mode: snapshot_only")
+    writer.write(2)
+    done = ran(shop)
+    assert done.snapshot is not None
+    assert sink_rows(shop) == writer.noted[-1].rows
+    found = status_of(shop)
+    assert (found.summary, found.state.phase) == ("ended", Phase.HANDED_OFF)
+    assert found.state.lease_until_us == 0
+    writer.write(5)
+    before, said = sink_rows(shop), list[str]()
+    again = ran(shop, said)
+    assert again.snapshot is None
+    assert not again.stream.is_needed
+    assert "has ended" in said[0]
+    assert sink_rows(shop) == before
+    with pytest.raises(RefusedError, match="needs a stream that goes on"):
+        resync_scope(shop.run(), ())
+    with pytest.raises(RefusedError, match="cannot be compared"):
+        verify(shop.run())
+    reset(run := shop.run())
+    give_back(run)
+    assert status_of(shop).summary != "ended"
+    with written_meanwhile(writer):
+        ran(shop)
+    # a later mode goes on from the hand-off
+    write_file(shop, "mode: bounded")
+    ran(shop)
+    assert sink_rows(shop) == writer.noted[-1].rows
+    write_file(shop, "mode: snapshot_only")
+    with pytest.raises(RefusedError, match="is handed off"):
+        ran(shop)
+
+
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+@pytest.mark.parametrize("stream", ["stop: consistent", "mode: snapshot_only"])
+def test_a_change_log_ends_too_and_gets_no_more(shop: Shop, writer: Writer, stream: str) -> None:
+    write_file(shop, stream)
+    folder = shop.path.parent / "changes"
+    to_server = f'  dsn_env: DR_DSN\n  route: {{"{shop.database}.*": "{shop.target}.*"}}\n'
+    to_files = f"  type: changelog\n  path: {folder}\n"
+    shop.path.write_text(shop.path.read_text().replace(to_server, to_files))
+    with written_meanwhile(writer):
+        ran(shop)
+    held = sorted(path.name for path in folder.rglob("*"))
+    writer.write(2)
+    said: list[str] = []
+    ran(shop, said)
+    assert "has ended" in said[0]
+    assert sorted(path.name for path in folder.rglob("*")) == held
