@@ -53,6 +53,13 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[SqlServer, SqlServer]
         yield primary, replica
 
 
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look more often than a user's servers would like."""
+    monkeypatch.setattr(load_watch, "EVERY_S", 0.2)
+    monkeypatch.setattr(load_watch, "TOLD_AFTER_S", 0.4)
+
+
 @pytest.fixture
 def shop(pair: tuple[SqlServer, SqlServer], tmp_path: Path) -> Iterator[Shop]:
     primary, replica = pair
@@ -85,7 +92,8 @@ def busy(server: SqlServer, threads: int) -> Iterator[None]:
             connection = stack.enter_context(closing(app.connect()))
             thread = threading.Thread(target=_sleep, args=(connection,), daemon=True)
             thread.start()
-            running.append((connection.thread_id(), thread))
+            number: int = connection.thread_id()  # type: ignore[no-untyped-call]
+            running.append((number, thread))
         try:
             yield
         finally:
@@ -130,6 +138,10 @@ class Running:
         store = self._seen.store
         return status(store, self._seen.name, now_us=store.now_us())
 
+    def told(self, beginning: str) -> int:
+        """Return how many events begin so."""
+        return sum(each.text.startswith(beginning) for each in self.status().events)
+
     def says(self, text: str) -> None:
         """Wait until the status says so."""
 
@@ -157,7 +169,6 @@ def test_load_and_replicas_hold_a_snapshot_up_and_nothing_is_missing(
     primary, replica = pair
     for name, dsn in shop.environment.items():
         monkeypatch.setenv(name, dsn)
-    monkeypatch.setattr(load_watch, "TOLD_AFTER_S", 0.5)
     sql_thread(replica, "STOP")
     with Running(shop) as running:
         running.says("its SQL thread does not run")
@@ -166,15 +177,13 @@ def test_load_and_replicas_hold_a_snapshot_up_and_nothing_is_missing(
         with busy(primary, 6):
             running.says("Threads_running ")
             running.says(" is above 4, since ")
+            wait_until(lambda: running.told("throttled: ") == 1, seconds=10)
             sql_thread(replica, "START")
         running.says("throttle: 150 rows/s")
         assert main(["throttle", str(shop.path), "--rows-per-second", "none"]) == 0
     assert running.error is None
     assert shop.sink_rows("SELECT COUNT(*), MIN(id), MAX(id) FROM orders") == [(ROWS, 0, ROWS - 1)]
-    events = [each.text for each in running.status().events]
-    told = [text for text in events if text.startswith("throttled: ")]
-    assert len(told) == 1, events
-    assert sum(text.startswith("no longer throttled, after ") for text in events) == 1
+    assert (running.told("throttled: "), running.told("no longer throttled, after ")) == (1, 1)
 
 
 def test_a_critical_load_ends_the_snapshot_and_the_next_run_goes_on_from_there(

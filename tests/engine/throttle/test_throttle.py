@@ -38,7 +38,9 @@ def test_the_pace_refuses_with_the_time_to_wait() -> None:
     throttle = Throttle(ThrottleLimits(rows_per_second=1_000), split_rows=5_000, clock=clock)
     assert isinstance(throttle.enter(ORDERS), Leave)
     refusal = throttle.enter(ORDERS)
-    assert refusal == Refusal("the pace is 1,000 rows/s", pytest.approx(5.0))
+    assert isinstance(refusal, Refusal)
+    assert refusal.why == "the pace is 1,000 rows/s"
+    assert refusal.wait_s == pytest.approx(5.0)
     clock.now_s = 5.0
     assert isinstance(throttle.enter(ORDERS), Leave)
     assert throttle.state().throttled_s == pytest.approx(5.0)
