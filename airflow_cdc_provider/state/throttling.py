@@ -29,19 +29,22 @@ def wish_throttle(
     not go together.
     """
     limits, has_replicas = file
-    before = throttle_wish(store, name)
-    changes = {**({} if before is None else before.changes), **wish} if wish else {}
-    changes = {key: value for key, value in changes.items() if key in NAMES}
-    wanted = limits.changed(changes)
-    wrong = wanted.wrong(has_replicas=has_replicas)
-    if wrong is not None:
-        key, what, fix = wrong
-        raise RefusedError(what, where=f"throttle, {key}", risk=NOTHING_CHANGED, remedy=fix)
     store.ensure(name)
-    found = ThrottleWish(0, changes, wanted, by)
-    store.keep_note(name, NoteKind.THROTTLE, found.to_json())
-    store.tell(name, f"throttle: {wanted} ({found.origin}), by {by}")
-    return found
+    while True:
+        note = store.note(name, NoteKind.THROTTLE)
+        before = {} if note is None else ThrottleWish.from_json(note.at_us, note.form).changes
+        changes = {**before, **wish} if wish else {}
+        changes = {key: value for key, value in changes.items() if key in NAMES}
+        wanted = limits.changed(changes)
+        wrong = wanted.wrong(has_replicas=has_replicas)
+        if wrong is not None:
+            key, what, fix = wrong
+            raise RefusedError(what, where=f"throttle, {key}", risk=NOTHING_CHANGED, remedy=fix)
+        found = ThrottleWish(0, changes, wanted, by)
+        # of two at the same time each keeps what the other one changed
+        if store.move_note(name, NoteKind.THROTTLE, found.to_json(), expected=note):
+            store.tell(name, f"throttle: {wanted} ({found.origin}), by {by}")
+            return found
 
 
 def throttle_wish(store: SqlStateStore, name: PipelineName) -> ThrottleWish | None:

@@ -12,10 +12,12 @@ import pytest
 
 from airflow_cdc_provider.cli.main import main
 from airflow_cdc_provider.core.errors import CdcError, CriticalLoadError
+from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.engine.throttle import load_watch
+from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
@@ -24,7 +26,7 @@ from tests.pipeline.conftest import Shop
 from tests.pipeline.without_spark import NO_SPARK
 from tests.servers.given import SqlServer
 from tests.servers.patience import wait_until
-from tests.servers.replication import is_mariadb, pair_of
+from tests.servers.replication import catch_up, is_mariadb, pair_of
 
 FILE = """\
 pipeline: throttled
@@ -163,6 +165,25 @@ def sql_thread(replica: SqlServer, verb: str) -> None:
     replica.execute(f"{verb} {kind} SQL_THREAD")
 
 
+def _replica_findings(shop: Shop) -> list[Finding]:
+    found = check(shop.run("who checks")).findings
+    return [each for each in found if each.code == PipelineCode.THROTTLE_REPLICA]
+
+
+def test_an_account_that_may_not_see_a_replica_s_lag_blocks_the_pipeline(
+    shop: Shop, pair: tuple[SqlServer, SqlServer]
+) -> None:
+    primary, replica = pair
+    catch_up(replica, primary)
+    assert _replica_findings(shop) == []
+    shop.environment["REPLICA_DSN"] = replica.dsn(user="app", password="app")
+    (found,) = _replica_findings(shop)
+    assert found.level is Level.BLOCK
+    grant = "SLAVE MONITOR" if is_mariadb(replica) else "REPLICATION CLIENT"
+    replica.execute(f"GRANT {grant} ON *.* TO app@'%'")
+    assert _replica_findings(shop) == []
+
+
 def test_load_and_replicas_hold_a_snapshot_up_and_nothing_is_missing(
     shop: Shop, pair: tuple[SqlServer, SqlServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +191,9 @@ def test_load_and_replicas_hold_a_snapshot_up_and_nothing_is_missing(
     for name, dsn in shop.environment.items():
         monkeypatch.setenv(name, dsn)
     sql_thread(replica, "STOP")
+    found = _replica_findings(shop)
+    assert [each.level for each in found] == [Level.WARN]
+    assert "its SQL thread does not run" in found[0].observed
     with Running(shop) as running:
         running.says("its SQL thread does not run")
         assert running.status().summary == "snapshot, throttled"

@@ -9,6 +9,7 @@ import pytest
 from airflow_cdc_provider.core.errors import CriticalLoadError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.throttle import ThrottleLimits, ThrottleWish
+from airflow_cdc_provider.engine.requests.read_gate import ReadGate
 from airflow_cdc_provider.engine.throttle.load import LoadSeen, Unknown
 from airflow_cdc_provider.engine.throttle.throttle import Leave, Refusal, Throttle
 
@@ -141,3 +142,28 @@ def test_a_wish_changes_what_it_names_and_leaves_the_rest_to_the_file() -> None:
 def test_limits_survive_their_json() -> None:
     limits = ThrottleLimits(1.5, 2, 3, 4, 5)
     assert ThrottleLimits.from_json({**limits.to_json(), "of_a_later_release": 1}) == limits
+
+
+def test_a_request_that_waits_ends_with_a_critical_load_and_a_later_one_does_not() -> None:
+    throttle = Throttle(ThrottleLimits(max_threads_running=1, critical_threads_running=10))
+    throttle.see(LoadSeen(5))
+    gate, seen = ReadGate(throttle), []
+
+    def pause(_: float) -> None:
+        seen.append(gate.why)
+        throttle.see(LoadSeen(10))
+        throttle.see(LoadSeen(0))
+
+    with pytest.raises(CriticalLoadError):
+        gate.enter(ORDERS, pause)
+    assert seen == ["Threads_running 5 is above 1"]
+    assert gate.why == ""
+    assert isinstance(ReadGate(throttle).enter(ORDERS, pause), Leave)
+
+
+def test_rows_that_were_read_without_waiting_are_paid_for_by_the_next_split() -> None:
+    throttle = Throttle(ThrottleLimits(rows_per_second=10), split_rows=10, clock=Clock())
+    ReadGate(throttle).charge(ORDERS, rows=20, size=0)
+    refusal = throttle.enter(ORDERS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.wait_s == pytest.approx(2.0)
