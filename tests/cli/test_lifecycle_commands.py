@@ -256,4 +256,4 @@ def test_the_throttle_is_shown_changed_and_given_back_to_the_file(say: Say) -> N
     assert form["limits"]["max_threads_running"] == 40
     assert "throttle: no limit (set by " in say("throttle", "--off").out
     assert "throttle: no limit (from the file)" in say("throttle", "--from-file").out
-    assert "throttle" not in say("status").out.split("owner:")[0]
+    assert "throttle: " not in say("status").out.split("owner:")[0]
