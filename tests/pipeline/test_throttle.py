@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.cli.main import main
+from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, CriticalLoadError
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import TableId
@@ -21,6 +22,7 @@ from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.views.status import PipelineStatus, status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.without_spark import NO_SPARK
@@ -85,12 +87,14 @@ def shop(pair: tuple[SqlServer, SqlServer], tmp_path: Path) -> Iterator[Shop]:
 
 
 @contextmanager
-def busy(server: SqlServer, threads: int) -> Iterator[None]:
-    """Run so many threads of another account at a server."""
+def busy(
+    server: SqlServer, threads: int, *, user: str = "app", password: str = "app"
+) -> Iterator[None]:
+    """Run so many threads of an account at a server, of another one than the pipeline's."""
     with ExitStack() as stack:
         running = []
         for _ in range(threads):
-            app = SqlServer(host=server.host, port=server.port, user="app", password="app")
+            app = SqlServer(host=server.host, port=server.port, user=user, password=password)
             connection = stack.enter_context(closing(app.connect()))
             thread = threading.Thread(target=_sleep, args=(connection,), daemon=True)
             thread.start()
@@ -182,6 +186,23 @@ def test_an_account_that_may_not_see_a_replica_s_lag_blocks_the_pipeline(
     grant = "SLAVE MONITOR" if is_mariadb(replica) else "REPLICATION CLIENT"
     replica.execute(f"GRANT {grant} ON *.* TO app@'%'")
     assert _replica_findings(shop) == []
+
+
+def test_the_pipeline_s_own_threads_are_not_counted_but_no_more_than_it_has(
+    pair: tuple[SqlServer, SqlServer],
+) -> None:
+    primary, _ = pair
+    source = MySqlSource(Endpoint.parse(primary.dsn()))
+    with (
+        closing(source.load_look(most_own=50)) as look,
+        closing(source.load_look(most_own=1)) as cramped,
+    ):
+        before = look.threads_running()
+        with busy(primary, 3, user=primary.user, password=primary.password):
+            wait_until(lambda: cramped.threads_running() >= before + 3, seconds=10)
+            assert look.threads_running() == before
+            with busy(primary, 2):
+                wait_until(lambda: look.threads_running() == before + 2, seconds=10)
 
 
 def test_load_and_replicas_hold_a_snapshot_up_and_nothing_is_missing(

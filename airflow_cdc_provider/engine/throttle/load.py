@@ -32,6 +32,10 @@ class LoadSeen:
     lags: Mapping[str, Lag] = field(default_factory=dict, hash=False)
     """Of each replica that the job knows, by its name."""
 
+    def forgotten(self, why: str) -> LoadSeen:
+        """Return that of the same servers nothing is known, and why."""
+        return LoadSeen(Unknown(why), {name: Unknown(why) for name in self.lags})
+
 
 NOT_LOOKED = LoadSeen(Unknown("is not known yet"))
 

@@ -20,6 +20,8 @@ from airflow_cdc_provider.engine.throttle.pace import Pace, Size
 
 ASK_AGAIN_S = 0.2
 """How soon a reader asks again that was refused because of the servers' load."""
+_OLD_S = 20.0
+"""What was seen of the load is believed for so long; who looks may hang at the state store."""
 _NO_SIZE = Size(0, 0)
 
 
@@ -72,6 +74,7 @@ class Throttle:
         self._pace = Pace()
         self._read: dict[TableId, Size] = {}
         self._seen: LoadSeen = NOT_LOOKED
+        self._seen_s = 0.0
         self._criticals: list[CriticalLoadError] = []
         self._throttled_s = 0.0
         self._refused_s: float | None = None
@@ -96,7 +99,7 @@ class Throttle:
     def see(self, seen: LoadSeen) -> CriticalLoadError | None:
         """Take in what was seen of the load; return the error by which it ends what reads rows."""
         with self._lock:
-            self._seen = seen
+            self._seen, self._seen_s = seen, self._clock()
             if not is_critical(self._limits, seen):
                 return None
             error = _critical(self._limits, seen)
@@ -109,7 +112,7 @@ class Throttle:
             if len(self._criticals) > since:
                 raise self._criticals[-1]
             now_s = self._clock()
-            why, wait_s = closed_by(self._limits, self._seen), ASK_AGAIN_S
+            why, wait_s = self._closed_by(now_s), ASK_AGAIN_S
             if not why:
                 wait_s = self._pace.wait_s(now_s=now_s)
                 why = f"the pace is {self._limits.pace}" if wait_s else ""
@@ -148,9 +151,16 @@ class Throttle:
             refused_s = 0.0 if self._refused_s is None else self._clock() - self._refused_s
             return ThrottleState(
                 self._limits,
-                closed_by(self._limits, self._seen),
+                self._closed_by(self._clock()),
                 self._throttled_s + refused_s,
             )
+
+    def _closed_by(self, now_s: float) -> str:
+        """Return why the load lets no split through, by what was seen lately."""
+        seen = self._seen
+        if seen is not NOT_LOOKED and now_s - self._seen_s > _OLD_S:
+            seen = seen.forgotten(f"is not known: nobody looked for {_OLD_S:.0f} s")
+        return closed_by(self._limits, seen)
 
     def _pace_at(self, now_s: float) -> None:
         """Set the pace by the limits."""

@@ -87,6 +87,20 @@ def test_a_load_that_is_not_known_closes_it() -> None:
     assert "is not known yet" in why(throttle.enter(ORDERS))
 
 
+def test_a_load_that_was_seen_long_ago_closes_it() -> None:
+    clock = Clock()
+    throttle = Throttle(ThrottleLimits(max_threads_running=50, max_replica_lag_s=9), clock=clock)
+    throttle.see(LoadSeen(1, {"db2": 0.0}))
+    clock.now_s = 20.0
+    assert isinstance(throttle.enter(ORDERS), Leave)
+    clock.now_s = 21.0
+    assert "nobody looked for 20 s" in why(throttle.enter(ORDERS))
+    throttle.change(ThrottleLimits(max_replica_lag_s=9))
+    assert "the lag of replica db2 is not known" in why(throttle.enter(ORDERS))
+    throttle.change(ThrottleLimits())
+    assert isinstance(throttle.enter(ORDERS), Leave)
+
+
 def test_a_critical_limit_alone_lets_nothing_through_before_the_first_look() -> None:
     throttle = Throttle(ThrottleLimits(critical_threads_running=100))
     assert "is not known yet" in why(throttle.enter(ORDERS))
