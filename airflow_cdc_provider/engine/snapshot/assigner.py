@@ -148,6 +148,7 @@ class SplitAssigner:
             if isinstance(claim, NoClaim):
                 self.throttle.unused(leave)
                 return claim
+            self.throttle.begin(leave)
             with self._writing:
                 self._leaves[claim.split.split_id] = leave
             if claim.attempt <= self._most_attempts:

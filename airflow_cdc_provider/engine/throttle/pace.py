@@ -70,6 +70,12 @@ class Pace:
         self._settle(self._rows, read.rows - planned.rows, now_s)
         self._settle(self._bytes, read.bytes - planned.bytes, now_s)
 
+    def begin(self, planned: Size, *, since_s: float, now_s: float) -> None:
+        """Note that a split that was taken at `since_s` begins to be read only now."""
+        for debt, size in ((self._rows, planned.rows), (self._bytes, planned.bytes)):
+            paid = 0.0 if debt.rate is None else min(size, (now_s - since_s) * debt.rate)
+            self._settle(debt, paid, now_s)
+
     @staticmethod
     def _settle(debt: _Debt, more: float, now_s: float) -> None:
         """Add to a debt, or take off it; where nothing is limited nothing is owed."""

@@ -30,7 +30,8 @@ class Leave:
     """Leave to read a split, and the size that it was charged with."""
 
     planned: Size
-    table: TableId | None = None
+    at_s: float = 0.0
+    """When it was given, by the throttle's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class Throttle:
                 return Refusal(why, wait_s)
             planned = self._planned(table)
             self._pace.take(planned, now_s=now_s)
-            return Leave(planned, table)
+            return Leave(planned, now_s)
 
     def read(self, leave: Leave, table: TableId, *, rows: int, size: int) -> None:
         """Note how many rows and bytes a split had that was read under a leave."""
@@ -129,6 +130,11 @@ class Throttle:
             self._pace.settle(leave.planned, Size(rows, size), now_s=self._clock())
             before = self._read.get(table, _NO_SIZE)
             self._read[table] = Size(before.rows + rows, before.bytes + size)
+
+    def begin(self, leave: Leave) -> None:
+        """Note that a split was waited for after the leave, and is handed out only now."""
+        with self._lock:
+            self._pace.begin(leave.planned, since_s=leave.at_s, now_s=self._clock())
 
     def unused(self, leave: Leave) -> None:
         """Give back a leave under which nothing was read."""

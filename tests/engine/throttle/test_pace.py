@@ -42,6 +42,17 @@ def test_a_split_that_was_smaller_than_planned_is_waited_for_less_long() -> None
     assert pace.wait_s(now_s=1.0) == pytest.approx(1.0)
 
 
+def test_readers_that_waited_for_splits_to_come_do_not_begin_at_once_for_that() -> None:
+    pace, planned = Pace(), Size(3_000, 0)
+    pace.change(1_000, None, now_s=0.0)
+    pace.take(planned, now_s=0.0)
+    assert pace.wait_s(now_s=3.0) == 0.0
+    pace.take(planned, now_s=3.0)
+    for since_s in (0.0, 3.0):  # both get their splits only now
+        pace.begin(planned, since_s=since_s, now_s=3.5)
+    assert pace.wait_s(now_s=3.5) == pytest.approx(6.0)
+
+
 def test_time_without_work_is_not_saved_up() -> None:
     pace = Pace()
     pace.change(1_000, None, now_s=0.0)
