@@ -209,6 +209,26 @@ ACTION = Option(
 )
 FOLDER = Option(("folder",), "the folder with the files of all edges", kind=str)
 SVG = Option(("--svg",), "show: write a picture to this file, too", kind=str)
+_LIMIT = "none takes the limit away"
+ROWS_PER_S = Option(("--rows-per-second",), f"rows read a second; {_LIMIT}", kind=str)
+MB_PER_S = Option(("--mb-per-second",), f"megabytes read a second; {_LIMIT}", kind=str)
+MOST_THREADS = Option(
+    ("--max-threads-running",),
+    f"running threads at the source above which no split is begun; {_LIMIT}",
+    kind=str,
+)
+CRITICAL_THREADS = Option(
+    ("--critical-threads-running",),
+    f"running threads at the source from which on the snapshot or request ends; {_LIMIT}",
+    kind=str,
+)
+MOST_LAG = Option(
+    ("--max-replica-lag",),
+    f"how far a replica of the file may be behind, as 10s; {_LIMIT}",
+    kind=str,
+)
+NO_THROTTLE = Option(("--off",), "no limit at all")
+FROM_FILE = Option(("--from-file",), "the limits of the file again, as it is now")
 SINCE = Option(("--since",), "only those since this time, as 2026-11-26T14:00 in UTC", kind=str)
 MOST = Option(("--most",), "how many to list, the last ones; 100 without it", kind=int, default=100)
 REQUEST = Option(("id",), "the request's id, as `requests` shows it", kind=str)
@@ -277,6 +297,20 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "remove": (
         "let the stream give up tables that the file does not pick any more; their rows stay",
         (FILE, JSON, TABLE, DROP_TARGET, WAIT, YES),
+    ),
+    "throttle": (
+        "show how fast rows may be read, or change it while the pipeline runs",
+        (
+            FILE,
+            JSON,
+            ROWS_PER_S,
+            MB_PER_S,
+            MOST_THREADS,
+            CRITICAL_THREADS,
+            MOST_LAG,
+            NO_THROTTLE,
+            FROM_FILE,
+        ),
     ),
     "pause": (
         "ask the pipeline's owner to stop, or to leave single tables alone",

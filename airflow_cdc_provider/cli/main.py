@@ -66,6 +66,7 @@ MODULES: Mapping[str, str] = {
     "remove": "tables",
     "show": "showing",
     "topology": "topology",
+    "throttle": "throttling",
     "pause": "pausing",
     "start": "pausing",
     "resume": "pausing",

@@ -449,6 +449,41 @@ class Verifies(Protocol):
         """Open the source's side of a comparison."""
 
 
+class LoadLook(Protocol):
+    """Asks a source how busy it is, over one session."""
+
+    def threads_running(self) -> int:
+        """Return the threads that run at the server, without those of the pipeline's readers."""
+
+    def close(self) -> None: ...
+
+
+class LagLook(Protocol):
+    """Asks a replica how far it is behind, over one session."""
+
+    def lag_s(self) -> float:
+        """Return the seconds that the replica is behind.
+
+        `ReplicationStoppedError` if that is not known, because it does not replicate.
+        """
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class TellsLoad(Protocol):
+    """A source that tells how busy it is, and how late its replicas are."""
+
+    def load_look(self, *, most_own: int) -> LoadLook:
+        """Open a session that tells the source's load.
+
+        At most `most_own` threads of the session's account are the pipeline's.
+        """
+
+    def lag_look(self) -> LagLook:
+        """Open a session that tells how far this server, a replica, is behind."""
+
+
 Offered = TypeVar("Offered")
 
 

@@ -165,6 +165,12 @@ class StillPreparedError(RetryableError):
     code = "CDC-SRC-005"
 
 
+class ReplicationStoppedError(RetryableError):
+    """A server that is named as a replica does not replicate, so its lag is not known."""
+
+    code = "CDC-LOA-002"
+
+
 class StateUnreachableError(RetryableError):
     """The state store's database did not answer."""
 
@@ -409,6 +415,12 @@ class SinkTableChangedError(IntegrityError):
     """A sink table was changed by others and may alter or refuse rows now."""
 
     code = "CDC-SNK-004"
+
+
+class CriticalLoadError(CdcError):
+    """The source's load was critical, so what read rows has ended; what was read stays."""
+
+    code = "CDC-LOA-001"
 
 
 class TablesStoppedError(CdcError):

@@ -110,6 +110,13 @@ class PipelineCode(FindingCode):
         "the stream leaves it alone, and all other tables flow on: a person paused it, or an error "
         "that only it has stopped it",
     )
+    THROTTLE_REPLICA = (
+        "throttle.replica",
+        "warn, block",
+        "a replica of `snapshot.throttle` does not answer, does not replicate, or does not let the "
+        "account see its lag: no split is read meanwhile; blocks what does not pass by itself, "
+        "before the snapshot is done",
+    )
     BACKFILL_COLUMN = (
         "backfill.column",
         "block, warn",

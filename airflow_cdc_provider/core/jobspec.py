@@ -17,11 +17,14 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
+from airflow_cdc_provider.core.throttle import NO_LIMITS, ThrottleLimits
 from airflow_cdc_provider.core.topology import Topology
 
 SOURCE_DSN_ENV = "AIRFLOW_CDC_SOURCE_DSN"
 SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
 STATE_DSN_ENV = "AIRFLOW_CDC_STATE_DSN"
+REPLICA_DSN_ENV = "AIRFLOW_CDC_REPLICA_{number}_DSN"
+"""Of the replicas whose lag holds the snapshot up, numbered from 1."""
 ANY_PORT = range(1)
 """Port 0: whichever is free."""
 SourceOptions = Mapping[str, Any]
@@ -102,6 +105,10 @@ class JobSpec:
     source_options: SourceOptions = field(default_factory=dict, hash=False)
     edge: Topology | None = None
     """The edge of a topology that the pipeline is."""
+    throttle: ThrottleLimits = NO_LIMITS
+    """How fast splits are handed out, and under what load none is."""
+    replica_envs: tuple[str, ...] = ()
+    """The environment variables with the DSNs of the replicas that the throttle looks at."""
 
     @property
     def assigner_ports(self) -> range:
@@ -145,6 +152,8 @@ class JobSpec:
                 "apply": ApplyMode(form["apply"]),
                 "picks": TablePicks.from_json(form.get("picks", {})),
                 "schema_changes": SchemaPolicy.from_json(form.get("schema_changes", {})),
+                "throttle": ThrottleLimits.from_json(form.get("throttle", {})),
+                "replica_envs": tuple(form.get("replica_envs", ())),
                 "edge": None if form.get("edge") is None else Topology.from_json(form["edge"]),
             }
         )

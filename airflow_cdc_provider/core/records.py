@@ -210,6 +210,11 @@ class NoteKind(StrEnum):
     """Rules for conflicts that a run is about to take for both edges of a pair; empty: none."""
     ENDED = "ended"
     """Where a stream has ended for good, and by which words of the file; empty: it goes on."""
+    THROTTLE = "throttle"
+    """What a person wants of the throttle, in place of what the file says; see `ThrottleWish`."""
+    THROTTLED = "throttled"
+    """The limits under which the owner hands out splits now, and why it hands out none; empty
+    while it reads none."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

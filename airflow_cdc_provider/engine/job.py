@@ -44,6 +44,8 @@ class JobServers:
     sink: SinkPlace
     state_dsn: str = field(repr=False)
     secrets: Secrets = field(default_factory=Secrets)
+    replicas: tuple[Endpoint, ...] = ()
+    """Those whose lag holds up what reads splits."""
 
     @classmethod
     def from_environment(cls, spec: JobSpec, environ: Mapping[str, str] = os.environ) -> JobServers:
@@ -56,11 +58,16 @@ class JobServers:
                 (spec.state_env, "state"),
             )
         )
+        replicas = [_dsn(environ, name, "replica") for name in spec.replica_envs]
         return cls(
             _place(Endpoint.parse, source, spec.source_env),
             _place(parse_sink, sink, spec.sink_env),
             state,
-            Secrets.of_dsns(source, sink, state),
+            Secrets.of_dsns(source, sink, state, *replicas),
+            tuple(
+                _place(Endpoint.parse, dsn, name)
+                for name, dsn in zip(spec.replica_envs, replicas, strict=True)
+            ),
         )
 
 

@@ -54,6 +54,12 @@ class ServerQuery(Generic[Answer]):
                 self._thread.start()
             self._answered.notify_all()
 
+    def forget(self) -> None:
+        """Forget the last answer or error, if no query is under way: they are old."""
+        with self._answered:
+            if self._asked_s is None:
+                self.answer, self.error = None, None
+
     def wait(self, timeout_s: float) -> bool:
         """Wait until no query is under way; False if one still is."""
         with self._answered:

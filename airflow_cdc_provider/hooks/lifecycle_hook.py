@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
@@ -20,6 +20,7 @@ class Action(StrEnum):
     REMOVE = "remove"
     RESET = "reset"
     DROP = "drop"
+    THROTTLE = "throttle"
 
 
 OF_TABLES = frozenset({Action.PAUSE, Action.RESUME, Action.ADD, Action.REMOVE, Action.RESET})
@@ -68,6 +69,20 @@ def act(
         return _COMMANDS[action](steps, tables, wait_s)
     finally:
         give_back(steps.run)
+
+
+def throttle(steps: CdcSteps, tables: Sequence[TableId], limits: Mapping[str, object]) -> str:
+    """Change how fast rows may be read, and describe it; no limits: those of the file hold."""
+    from airflow_cdc_provider.pipeline.steps.throttling import (  # noqa: PLC0415 - see above
+        change_throttle,
+        limits_of,
+    )
+
+    if tables:
+        raise _refused("`throttle` is for the whole pipeline", "leave the tables out")
+    wish = limits_of(limits, where=lambda name: f"limits, {name}")
+    found = change_throttle(steps.run, wish, by=steps.run.owner)
+    return f"throttle: {found.limits} ({found.origin})"
 
 
 def _stop_or_bring_back(

@@ -25,6 +25,10 @@ def send_metrics(status: PipelineStatus) -> None:
         "snapshot.rows": status.rows,
         "snapshot.splits_finished": status.splits_finished,
         "snapshot.splits_planned": status.splits_planned,
+        "throttle.closed": int(status.is_throttled),
+        "throttle.throttled_seconds": 0.0
+        if status.throttle is None
+        else status.throttle.throttled_s,
         "requests.open": len(status.requests),
         "requests.rows": sum(request.rows for request in status.requests),
     }

@@ -133,7 +133,8 @@ def _problem(
 
 def _kubernetes_problem(spec: JobSpec, conf: Mapping[str, str]) -> tuple[str, str] | None:
     """Return problem and fix if settings for Kubernetes are missing, else None."""
-    named = [f"{_SECRET}.{name}" for name in (spec.source_env, spec.sink_env, spec.state_env)]
+    variables = (spec.source_env, spec.sink_env, spec.state_env, *spec.replica_envs)
+    named = [f"{_SECRET}.{name}" for name in variables]
     lacking = [name for name in named if not conf.get(name)]
     if lacking:
         return (

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Protocol, runtime_checkable
 
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError
-from airflow_cdc_provider.core.jobspec import SINK_DSN_ENV, SOURCE_DSN_ENV, STATE_DSN_ENV
+from airflow_cdc_provider.core.jobspec import (
+    REPLICA_DSN_ENV,
+    SINK_DSN_ENV,
+    SOURCE_DSN_ENV,
+    STATE_DSN_ENV,
+)
 from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
 from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
+from airflow_cdc_provider.pipeline.file.problems import Path
 
 DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
@@ -46,8 +52,11 @@ class Servers:
     source_dsn: str = field(repr=False)
     sink_dsn: str = field(repr=False)
     state_dsn: str = field(repr=False)
-    default_state: Path | None = None
+    default_state: FilePath | None = None
     """The SQLite file of a pipeline that names no state."""
+    replicas: tuple[Endpoint, ...] = ()
+    """Those that the throttle looks at."""
+    replica_dsns: tuple[str, ...] = field(default=(), repr=False)
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that give a job's process its DSNs."""
@@ -55,31 +64,44 @@ class Servers:
             SOURCE_DSN_ENV: self.source_dsn,
             SINK_DSN_ENV: self.sink_dsn,
             STATE_DSN_ENV: self.state_dsn,
+            **dict(zip(replica_variables(len(self.replica_dsns)), self.replica_dsns, strict=True)),
         }
+
+
+def replica_variables(count: int) -> tuple[str, ...]:
+    """Return the environment variables of so many replicas."""
+    return tuple(REPLICA_DSN_ENV.format(number=number) for number in range(1, count + 1))
 
 
 def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Servers:
     """Find source, sink and state of a pipeline; refuse with the lines that name none."""
     model = loaded.model
-    named: dict[str, Reference] = {"source": model.source}
+    named: dict[Path, Reference] = {("source",): model.source}
     if model.sink.reference is not None:
-        named["sink"] = model.sink.reference
-    default_state: Path | None = None
+        named["sink",] = model.sink.reference
+    default_state: FilePath | None = None
     if model.state is None:
         default_state = default_state_of(model, loaded.path, in_airflow=in_airflow)
     else:
-        named["state"] = model.state
+        named["state",] = model.state
+    replicas: list[Path] = [
+        ("snapshot", "throttle", "replicas", number)
+        for number in range(len(model.snapshot.throttle.replicas))
+    ]
+    named |= zip(replicas, model.snapshot.throttle.replicas, strict=True)
     dsns = _dsns(loaded, named, dsn_of)
-    source = dsns["source"]
-    sink = model.sink.address or dsns["sink"]
-    state = dsns.get("state", f"sqlite:///{default_state}")
+    source = dsns["source",]
+    sink = model.sink.address or dsns["sink",]
+    state = dsns.get(("state",), f"sqlite:///{default_state}")
     return Servers(
-        source=_endpoint(loaded, "source", source),
+        source=_endpoint(loaded, ("source",), source),
         sink=_sink_place(loaded, sink),
         source_dsn=source,
         sink_dsn=sink,
         state_dsn=state,
         default_state=default_state,
+        replicas=tuple(_endpoint(loaded, path, dsns[path]) for path in replicas),
+        replica_dsns=tuple(dsns[path] for path in replicas),
     )
 
 
@@ -137,25 +159,27 @@ def spark_master(loaded: LoadedPipeline, master_of: MasterOf) -> str | None:
     return found
 
 
-def _dsns(loaded: LoadedPipeline, named: Mapping[str, Reference], dsn_of: DsnOf) -> dict[str, str]:
+def _dsns(
+    loaded: LoadedPipeline, named: Mapping[Path, Reference], dsn_of: DsnOf
+) -> dict[Path, str]:
     """Find the DSN of each named reference; refuse all missing ones together."""
-    found = {section: dsn_of(reference) or "" for section, reference in named.items()}
-    missing = [_missing(section, named[section]) for section, dsn in found.items() if not dsn]
+    found = {path: dsn_of(reference) or "" for path, reference in named.items()}
+    missing = [_missing(path, named[path]) for path, dsn in found.items() if not dsn]
     if missing:
         raise loaded.refusal(*missing)
     return found
 
 
-def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, str]:
+def _missing(path: Path, reference: Reference) -> tuple[Path, str, str]:
     """Return the path, problem and fix for a reference that names nothing."""
     if reference.dsn_env is not None:
         return (
-            (section, "dsn_env"),
+            (*path, "dsn_env"),
             f"the environment variable {reference.dsn_env} is not set",
             f"export {reference.dsn_env}='mysql://user:password@host:3306/'",
         )
     return (
-        (section, "conn_id"),
+        (*path, "conn_id"),
         f"there is no connection {reference.conn_id!r}",
         f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{str(reference.conn_id).upper()}"
         " or use dsn_env",
@@ -164,15 +188,15 @@ def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, 
 
 def _sink_place(loaded: LoadedPipeline, dsn: str) -> SinkPlace:
     """Parse the sink's DSN, or the URL of the place that the file names."""
-    return parse_sink(dsn) if loaded.model.sink.address else _endpoint(loaded, "sink", dsn)
+    return parse_sink(dsn) if loaded.model.sink.address else _endpoint(loaded, ("sink",), dsn)
 
 
-def _endpoint(loaded: LoadedPipeline, section: str, dsn: str) -> Endpoint:
+def _endpoint(loaded: LoadedPipeline, path: Path, dsn: str) -> Endpoint:
     """Parse a DSN; a wrong one is refused at its section of the file."""
     try:
         return Endpoint.parse(dsn)
     except ValueError as error:
         problem: PipelineFileError = loaded.refusal(
-            ((section,), str(error), f"correct the {section}'s DSN")
+            (path, str(error), f"correct the DSN of {'.'.join(map(str, path))}")
         )
         raise problem from None

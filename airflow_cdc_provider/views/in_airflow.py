@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-BUTTONS = ("pause", "resume", "restart")
+BUTTONS = ("pause", "resume", "restart", "throttle")
 """Of a pipeline, on the CDC page; single tables have a button of their own."""
 REQUEST_BUTTONS = ("approve", "cancel")
 DAGS = {"run": "sync", "resync": "resync", "backfill": "backfill", "verify": "verify"}
-ACTIONS = ("pause", "resume", "restart", "add", "remove", "reset", "drop")
+ACTIONS = ("pause", "resume", "restart", "add", "remove", "reset", "drop", "throttle")
 """What `CdcControlOperator` does."""
 LOOKS = ("check", "plan", "status", "requests", "log", "conflicts")
 DECISIONS = ("accept", "skip")

@@ -24,6 +24,7 @@ from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
 from airflow_cdc_provider.views.remarks import conflicts_of
 from airflow_cdc_provider.views.request_text import in_order, request_form
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
+from airflow_cdc_provider.views.throttle import throttle_of
 
 Form = dict[str, Any]
 UNSEEN = "cannot be looked at"
@@ -129,8 +130,16 @@ def pipeline_form(
     row = list_row(str(name), seen, now_us, freshness_s)
     generation = 0 if seen is None else seen.state.generation
     of_jobs = store.job_events(name, generation)
+    throttle = throttle_of(
+        store.note(name, NoteKind.THROTTLED),
+        store.note(name, NoteKind.THROTTLE),
+        generation,
+        is_owned=bool(row["owner"]),
+    )
+    is_throttled = throttle is not None and bool(throttle.closed_by)
     return {
         **row,
+        "throttle": None if throttle is None else throttle.to_json(),
         "at_us": now_us,
         "generation": generation,
         "spark": _spark_form(of_jobs, generation),
@@ -146,7 +155,11 @@ def pipeline_form(
             pipeline=str(name),
         ),
         "snapshot": snapshot_form(
-            row["phase"], tables, () if seen is None else seen.samples, now_us
+            row["phase"],
+            tables,
+            () if seen is None else seen.samples,
+            now_us,
+            is_throttled=is_throttled,
         ),
         "not_copied": [] if seen is None else list(seen.not_copied[:TROUBLES_SHOWN]),
         "is_handed_off": store.is_handed_off(name),

@@ -80,7 +80,12 @@ def _cell(counts: Mapping[SplitStatus, int]) -> str:
 
 
 def snapshot_form(
-    phase: str, tables: Sequence[TableOverview], samples: Sequence[Sample], now_us: int
+    phase: str,
+    tables: Sequence[TableOverview],
+    samples: Sequence[Sample],
+    now_us: int,
+    *,
+    is_throttled: bool = False,
 ) -> Form | None:
     """Return a snapshot's progress and remaining time as JSON; None if none runs."""
     if phase not in _READS:
@@ -91,7 +96,8 @@ def snapshot_form(
         max(0, table.estimated_rows - table.rows) for table in tables if not _is_read(table)
     )
     rates = [rate for us in (_SHORTLY_US, None) if (rate := _rate(samples, now_us, us))]
-    left = seconds_left(to_read, rates)
+    # while no split is handed out nobody knows for how long
+    left = None if is_throttled else seconds_left(to_read, rates)
     return {
         "rows": sum(table.rows for table in tables),
         "estimated_rows": sum(max(table.rows, table.estimated_rows) for table in tables),

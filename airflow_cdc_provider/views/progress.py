@@ -79,6 +79,8 @@ def progress_line(
     parts = [f"{status.state.name}: {doing or status.summary}"]
     parts += filter(None, ("" if doing else status.doubt,))
     parts += [outage_text(outage, status.at_us) for outage in status.outages]
+    if status.throttle is not None and status.is_throttled:
+        parts.append(status.throttle.text)
     if status.state.phase in {Phase.PLANNING, Phase.SNAPSHOT}:
         parts.append(f"splits {_splits(status)}")
         parts.append(f"{counted(status.rows, 'row')}{_rate(rows_per_s)}")
@@ -98,7 +100,7 @@ def time_left(status: PipelineStatus, rows: Rate) -> str:
     The servers' estimates of how many rows there are may be far off, and so may this be.
     """
     rates = [rate for s in (_SHORTLY_S, _A_WHILE_S) if (rate := rows.per_s(s))]
-    if rows.seconds < _LEAST_FOR_A_GUESS_S:
+    if rows.seconds < _LEAST_FOR_A_GUESS_S or status.is_throttled:
         return ""
     to_read = sum(
         max(0, table.estimated_rows - table.rows)

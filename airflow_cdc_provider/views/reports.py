@@ -186,6 +186,8 @@ def status_lines(status: PipelineStatus) -> list[str]:
         lines.append(f"  {status.ended.text}")
     elif status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
+    if status.throttle is not None and status.throttle.text:
+        lines.append(f"  {status.throttle.text}")
     lines += [f"  {request_line(request)}" for request in status.requests]
     lines += [f"  warning: {left_out_text(table)}" for table in status.not_copied]
     if status.state.error:

@@ -32,6 +32,7 @@ from airflow_cdc_provider.views.outages import (
 )
 from airflow_cdc_provider.views.remarks import conflicts_of, overrides_of, refusal_of
 from airflow_cdc_provider.views.request_text import request_form
+from airflow_cdc_provider.views.throttle import THROTTLED, ThrottleView, throttle_of
 
 EVENTS_SHOWN = 10
 _EVENTS_READ = 200
@@ -120,6 +121,8 @@ class PipelineStatus:
     """
     overrides: tuple[Mapping[str, Any], ...] = ()
     """What persons decided against refusals of this pipeline, oldest first."""
+    throttle: ThrottleView | None = None
+    """Under what limits a living owner reads rows, or a person wants it to; None: under none."""
     noted_outages: tuple[Outage, ...] = ()
     """What kept the owner's job from going forward, when it was last heard of."""
     freshness_s: int | None = None
@@ -229,6 +232,11 @@ class PipelineStatus:
         return self.noted_outages if self.is_owned and not self.doubt else ()
 
     @property
+    def is_throttled(self) -> bool:
+        """Tell whether the load of the servers lets no split be read now."""
+        return self.throttle is not None and bool(self.throttle.closed_by) and not self.doubt
+
+    @property
     def is_left(self) -> bool:
         """Tell whether work was begun and no process goes on with it."""
         return self.state.phase in _AT_WORK and (not self.is_owned or bool(self.doubt))
@@ -269,6 +277,8 @@ class PipelineStatus:
             return f"{phase.value}, {HELD_UP}"
         if self.ended is not None:
             return "ended"
+        if self.is_throttled:
+            return f"{phase.value}, {THROTTLED}"
         return "caught up" if self.has_caught_up else phase.value
 
     def to_json(self) -> Mapping[str, Any]:
@@ -287,6 +297,7 @@ class PipelineStatus:
             "error": str(self.state.error),
             "problem": None if self.refusal is None else self.refusal.to_json(),
             "outages": outage_forms(self.outages),
+            "throttle": None if self.throttle is None else self.throttle.to_json(),
             "freshness_s": self.freshness_s,
             "copy_age_s": self.copy_age_s,
             "late": self.is_late,
@@ -350,6 +361,12 @@ def status(
         refused_us=0 if last_try is None else last_try.at_us,
         conflicts=conflicts_of(store.note(name, NoteKind.CONFLICTS)),
         overrides=overrides_of(store.note(name, NoteKind.OVERRIDES)),
+        throttle=throttle_of(
+            store.note(name, NoteKind.THROTTLED),
+            store.note(name, NoteKind.THROTTLE),
+            state.generation,
+            is_owned=state.lease_until_us > now_us,
+        ),
         noted_outages=outages_of(noted, state.generation),
         freshness_s=freshness_s,
         is_continuous=is_continuous,

@@ -24,6 +24,7 @@ from airflow_cdc_provider.links.spark import spark_url
 from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.state.desired_state import want, what_of
 from airflow_cdc_provider.state.store import SqlStateStore
+from airflow_cdc_provider.state.throttling import wish_throttle
 from airflow_cdc_provider.views.page import (
     job_log_form,
     list_row,
@@ -79,6 +80,27 @@ class Change(BaseModel):
     tables: Annotated[list[str], Field(min_length=1, max_length=_MOST_TABLES)]
 
 
+Limit = Annotated[float, Field(gt=0, lt=1e12)] | None
+
+
+class Limits(BaseModel):
+    """The request's body: limits of how fast rows are read; null takes one away."""
+
+    model_config = ConfigDict(extra="forbid")
+    rows_per_second: Limit = None
+    mb_per_second: Limit = None
+    max_threads_running: Limit = None
+    critical_threads_running: Limit = None
+    max_replica_lag_s: Limit = None
+
+
+class ThrottleChange(BaseModel):
+    """The request's body: the limits that are to be others; none: those of the file hold again."""
+
+    model_config = ConfigDict(extra="forbid")
+    changes: Limits
+
+
 _KINDS = {
     "pause": RequestKind.PAUSE,
     "resume": RequestKind.RESUME,
@@ -109,6 +131,7 @@ def routes() -> APIRouter:
     router.get(f"{_ONE}/job_log", dependencies=[READS_LOGS])(job_log)
     router.post(f"{_ONE}/wanted", dependencies=writes("cdc_want"))(wanted)
     router.post(f"{_ONE}/tables", dependencies=writes("cdc_change_tables"))(change_tables)
+    router.post(f"{_ONE}/throttle", dependencies=writes("cdc_throttle"))(throttle)
     request = f"{_ONE}/requests/{{request_id}}"
     router.post(f"{request}/cancel", dependencies=writes("cdc_cancel_request"))(cancel)
     router.post(f"{request}/approve", dependencies=writes("cdc_approve_request"))(approve)
@@ -165,6 +188,10 @@ def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
     return {
         **row,
         "file": known.file,
+        "file_throttle": {
+            "limits": known.shown.file_throttle[0].to_json(),
+            "has_replicas": known.shown.file_throttle[1],
+        },
         "opposite": _opposite(known, session, user),
         "approvals": approval_forms(user, side.approvals_of(known)),
         "task": task_to_read(session, known.dag_id, row["run_id"]),
@@ -265,6 +292,23 @@ def change_tables(known: Known, wish: Change, user: GetUserDep) -> Form:
     asked = ask_about_tables(store, name, _KINDS[wish.change], tables, by=_person(user))
     store.tell(name, f"request {asked.request_id}: {wish.change} {asked.scope}, by {_person(user)}")
     return request_form(asked)
+
+
+def throttle(known: Known, wish: ThrottleChange, user: GetUserDep) -> Form:
+    """Store how fast rows may be read, in place of what the file says."""
+    store, name = _store(known), PipelineName(known.name)
+    found = wish_throttle(
+        store,
+        name,
+        wish.changes.model_dump(exclude_unset=True),
+        file=known.shown.file_throttle,
+        by=_person(user),
+    )
+    return {
+        "limits": found.limits.to_json(),
+        "limits_text": str(found.limits),
+        "origin": found.origin,
+    }
 
 
 def cancel(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> Form:

@@ -125,3 +125,23 @@ def run_it(shop: Copied) -> None:
 def phases(shop: Copied) -> dict[str, TablePhase]:
     with shop.opened() as run:
         return {str(state.table): state.phase for state in run.store.tables(run.name)}
+
+
+def test_a_throttle_is_wanted_by_a_task_and_taken_back(
+    store: SqlStateStore, pipeline_file: Callable[..., Path]
+) -> None:
+    streaming(store)
+    limits = {"rows_per_second": 5000, "max_threads_running": "40"}
+    done = control(pipeline_file(), "throttle", limits=limits)["done"]
+    assert done.startswith("throttle: 5,000 rows/s, up to 40 running threads (from the file, ")
+    with pytest.raises(AirflowFailException, match="'0' is no limit"):
+        control(pipeline_file(), "throttle", limits={"mb_per_second": 0})
+    with pytest.raises(AirflowFailException, match="`throttle` is for the whole pipeline"):
+        control(pipeline_file(), "throttle", tables=["shop.orders"])
+    with pytest.raises(AirflowFailException, match="`pause` takes no limits"):
+        control(pipeline_file(), "pause", limits=limits)
+    with pytest.raises(AirflowFailException, match="there is no limit 'rows'"):
+        control(pipeline_file(), "throttle", limits={"rows": 1})
+    done = control(pipeline_file(), "throttle", limits={"max_threads_running": None})["done"]
+    assert done.startswith("throttle: 5,000 rows/s (")
+    assert control(pipeline_file(), "throttle")["done"] == "throttle: no limit (from the file)"

@@ -238,3 +238,22 @@ def test_a_table_is_paused_and_resumed_alone(shop: Shop, say: Say) -> None:
     assert say("resume", "--table", table).code == 0
     run_until_caught_up(run, SparkOptions(NO_SPARK))
     assert say("status", "--json").form["consistent"]
+
+
+def test_the_throttle_is_shown_changed_and_given_back_to_the_file(say: Say) -> None:
+    assert "throttle: no limit (from the file)" in say("throttle").out
+    said = say("throttle", "--rows-per-second", "5000", "--max-threads-running", "40")
+    assert "throttle: 5,000 rows/s, up to 40 running threads (from the file, " in said.out
+    assert "nobody runs the pipeline now; who does next takes it up" in said.out
+    assert "throttle: 5,000 rows/s, up to 40 running threads" in say("status").out
+    said = say("throttle", "--critical-threads-running", "40")
+    assert (said.code, "40 ends the snapshot before max_threads_running" in said.err) == (2, True)
+    for wrong in ("0", "-1", "fast", "nan", "inf"):
+        assert say("throttle", f"--mb-per-second={wrong}").code == 2
+    assert say("throttle", "--off", "--mb-per-second", "1").code == 2
+    form = say("throttle", "--rows-per-second", "none", "--json").form["throttle"]
+    assert form["limits"]["rows_per_second"] is None
+    assert form["limits"]["max_threads_running"] == 40
+    assert "throttle: no limit (set by " in say("throttle", "--off").out
+    assert "throttle: no limit (from the file)" in say("throttle", "--from-file").out
+    assert "throttle: " not in say("status").out.split("owner:")[0]

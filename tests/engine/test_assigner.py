@@ -30,13 +30,15 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.records import TablePlan, TableState
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.core.throttle import ThrottleLimits
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.certificates import own_certificate
 from airflow_cdc_provider.engine.snapshot.planner import Planner, frontier
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
-from airflow_cdc_provider.engine.snapshot.split_queue import NoClaim
+from airflow_cdc_provider.engine.snapshot.split_queue import Claim, NoClaim
+from airflow_cdc_provider.engine.throttle.throttle import Throttle
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
@@ -378,3 +380,29 @@ def test_a_state_store_that_is_away_is_waited_for_and_costs_a_split_no_attempt(
     impatient = SplitAssigner(store, NAME, 1, back_off=BackOff(give_up_s=0.0))
     with pytest.raises(StateUnreachableError, match="for good"):
         impatient.refuse(split(0, None, None), IntegrityError("x"))
+
+
+def test_a_reader_that_the_throttle_holds_up_has_no_split_and_hears_of_the_end(
+    store: SqlStateStore,
+) -> None:
+    assigner = loaded(store, split(0, None, 10), split(1, 10, None))
+    assigner.throttle = Throttle(ThrottleLimits(rows_per_second=1), split_rows=1_000)
+    first = assigner.claim(1, wait_s=1.0)
+    assert isinstance(first, Claim)
+    assert assigner.claim(2, wait_s=0.05) is NoClaim.WAIT
+    assert sorted(statuses(store).values()) == [SplitStatus.PLANNED, SplitStatus.READING]
+    threading.Timer(0.1, assigner.queue.stop).start()
+    began_s = time.monotonic()
+    assert assigner.claim(2, wait_s=30.0) is NoClaim.END
+    assert time.monotonic() - began_s < 5
+
+
+def test_a_split_that_was_small_lets_the_next_one_through_at_once(store: SqlStateStore) -> None:
+    assigner = loaded(store, split(0, None, 10), split(1, 10, None))
+    assigner.throttle = Throttle(ThrottleLimits(rows_per_second=100), split_rows=100_000)
+    first = assigner.claim(1, wait_s=1.0)
+    assert isinstance(first, Claim)
+    assigner.report(report_of(first.split), read_rows=10)  # of which the file's filter left 3
+    began_s = time.monotonic()
+    assert isinstance(assigner.claim(1, wait_s=5.0), Claim)
+    assert 0.05 < time.monotonic() - began_s < 3

@@ -9,6 +9,8 @@ import pytest
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
+from airflow_cdc_provider.core.throttle import ThrottleLimits
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline, parse_pipeline
 from tests.pipeline.pipeline_files import FULL, SMALL
 
@@ -253,3 +255,45 @@ def test_settings_of_spark_that_a_run_would_refuse_or_ignore_are_refused(
 def test_settings_of_spark_that_are_taken_pass() -> None:
     conf = '{spark.speculation: false, spark.master: "local[2]", spark.executor.cores: 2}'
     assert len(parse_pipeline(f"{SMALL}spark: {{conf: {conf}}}").model.spark.conf) == 3
+
+
+def throttled(section: str) -> str:
+    return f"{SMALL}snapshot:\n  throttle: {section}\n"
+
+
+def test_a_throttle_is_read_and_without_one_nothing_is_limited() -> None:
+    assert parse_pipeline(SMALL).model.snapshot.throttle.limits.is_none
+    pace = "rows_per_second: 20000, mb_per_second: 1.5"
+    text = f"{{{pace}, max_replica_lag: 2m, replicas: [{{conn_id: b}}]}}"
+    throttle = parse_pipeline(throttled(text)).model.snapshot.throttle
+    assert throttle.limits == ThrottleLimits(20_000, 1.5, max_replica_lag_s=120)
+    assert [each.conn_id for each in throttle.replicas] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("{max_threads_running: 50, critical_threads_running: 50}", "holds it up"),
+        ("{max_replica_lag: 10s}", "the file names none"),
+        ("{replicas: [{conn_id: b}]}", "nothing says how far they may be behind"),
+        ("{rows_per_second: 0}", "rows_per_second"),
+        ("{max_replica_lag: soon, replicas: [{conn_id: b}]}", "is not a span of time"),
+        ("{max_replica_lag: 1s, replicas: [{conn_id: b, dsn_env: B}]}", "both are there"),
+    ],
+)
+def test_limits_that_do_not_go_together_are_refused_by_their_line(section: str, said: str) -> None:
+    text = refused(throttled(section))
+    assert said in text
+    assert "line 8" in text or "line 7" in text
+
+
+def test_a_replica_whose_dsn_is_missing_is_refused_by_its_place_in_the_list() -> None:
+    replicas = "replicas: [{dsn_env: ONE_DSN}, {dsn_env: TWO_DSN}]"
+    loaded = parse_pipeline(throttled(f"{{max_replica_lag: 10s, {replicas}}}"))
+    dsn = "mysql://u:p@127.0.0.1:3306/"
+    environment = dict.fromkeys(("SHOP_DSN", "DR_DSN", "ONE_DSN"), dsn)
+    with pytest.raises(PipelineFileError, match=r"replicas.*1.*TWO_DSN is not set"):
+        resolve_servers(loaded, EnvironmentDsns(environment))
+    servers = resolve_servers(loaded, EnvironmentDsns({**environment, "TWO_DSN": dsn}))
+    assert servers.environment()["AIRFLOW_CDC_REPLICA_2_DSN"] == dsn
+    assert len(servers.replicas) == 2

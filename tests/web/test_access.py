@@ -22,6 +22,7 @@ READS = ("/page", "/static/app.js", "/api/pipelines", ONE, f"{ONE}/samples")
 WRITES: dict[str, dict[str, Any]] = {
     f"{ONE}/wanted": {"wanted": "stop"},
     f"{ONE}/tables": {"change": "reset", "tables": ["shop.orders"]},
+    f"{ONE}/throttle": {"changes": {"rows_per_second": 5000}},
     f"{ONE}/requests/r1/cancel": {},
     f"{ONE}/requests/w1/approve": {},
 }
@@ -108,6 +109,7 @@ class TestAccess:
             "request r1 to be cancelled",
             "request w1 approved",
             "request reset-",
+            "throttle: 5,000 rows/s",
         )
         for word in words:
             assert any(text.startswith(word) and role.lower() in text for text in texts), texts

@@ -20,7 +20,9 @@ from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, StreamState
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.throttle import ThrottleLimits
 from airflow_cdc_provider.state.store import SqlStateStore
+from airflow_cdc_provider.state.throttling import throttle_wish
 from tests.behaviours.state_behaviours import at
 from tests.servers.browser import shot
 from tests.web.serving import (
@@ -492,3 +494,30 @@ def test_a_task_links_to_the_page_of_its_pipeline(
         tab.goto(page_url(dag_id))
         frame = tab.frame_locator("iframe[title='CDC']")
         frame.get_by_role("heading", name=str(SHOP)).wait_for()
+
+
+def test_the_throttle_says_why_nothing_is_read_and_is_changed(
+    tab: Tab, served: Served, lively: SqlStateStore
+) -> None:
+    form = {
+        "generation": lively.ensure(BUSY).generation,
+        "limits": ThrottleLimits(max_threads_running=50).to_json(),
+        "origin": "from the file",
+        "closed_by": "Threads_running 61 is above 50",
+        "since_us": 43_390_000_000,
+        "throttled_s": 3.0,
+    }
+    lively.keep_note(BUSY, NoteKind.THROTTLED, form)
+    frame = framed(tab, served, of(BUSY))
+    frame.get_by_text("throttled: Threads_running 61 is above 50, since 12:03:10 UTC").wait_for()
+    frame.get_by_role("button", name="Throttle…").click()
+    threads = frame.get_by_label("running threads at the source, above which nothing is read")
+    assert threads.input_value() == "50"
+    threads.fill("")
+    frame.get_by_label("rows a second").fill("5000")
+    shot(tab, "throttle")
+    frame.get_by_role("button", name="Change", exact=True).click()
+    frame.get_by_text("Throttle: 5,000 rows/s (").wait_for()
+    wish = throttle_wish(lively, BUSY)
+    assert wish is not None
+    assert wish.changes == {"rows_per_second": 5000, "max_threads_running": None}

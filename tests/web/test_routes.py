@@ -22,7 +22,9 @@ from airflow_cdc_provider.core.records import NoteKind, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.throttle import ThrottleLimits
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from airflow_cdc_provider.state.throttling import throttle_wish
 from airflow_cdc_provider.views.page import list_row
 from airflow_cdc_provider.web.known import KnownDag
 from airflow_cdc_provider.web.nobody import with_nobody
@@ -460,3 +462,40 @@ def _of_every_store() -> Iterator[list[str]]:
         yield sent
     finally:
         event.remove(Engine, "before_cursor_execute", note)
+
+
+def test_the_throttle_is_shown_with_its_reason_and_changed(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store)
+    assert page.get(ONE).json()["throttle"] is None
+    form = {
+        "generation": generation,
+        "limits": ThrottleLimits(max_threads_running=50).to_json(),
+        "origin": "from the file",
+        "closed_by": "Threads_running 61 is above 50",
+        "since_us": 43_390_000_000,
+        "throttled_s": 3.0,
+    }
+    store.keep_note(SHOP, NoteKind.THROTTLED, form)
+    shown = page.get(ONE).json()["throttle"]
+    assert shown["text"] == "throttled: Threads_running 61 is above 50, since 12:03:10 UTC"
+    store.keep_note(SHOP, NoteKind.THROTTLED, {**form, "generation": generation - 1})
+    assert page.get(ONE).json()["throttle"] is None
+
+    changes = {"rows_per_second": 5000, "max_threads_running": 40}
+    answer = page.post(f"{ONE}/throttle", {"changes": changes}).json()
+    assert answer["limits_text"] == "5,000 rows/s, up to 40 running threads"
+    refused = page.post(f"{ONE}/throttle", {"changes": {"critical_threads_running": 40}})
+    assert "40 ends the snapshot before" in refused.json()["error"]["what"]
+    refused = page.post(f"{ONE}/throttle", {"changes": {"max_replica_lag_s": 10}})
+    assert "the file names none" in refused.json()["error"]["what"]
+    page.post(f"{ONE}/throttle", {"changes": {"rows_per_second": None}})
+    wish = throttle_wish(store, SHOP)
+    assert wish is not None
+    assert wish.limits == ThrottleLimits(max_threads_running=40)
+    assert page.get(ONE).json()["throttle"]["origin"].endswith("set by admin in Airflow")
+    page.post(f"{ONE}/throttle", {"changes": {}})
+    assert page.get(ONE).json()["throttle"] is None
+    for wrong in ({}, {"changes": {"rows": 1}}, {"changes": {"rows_per_second": 0}}):
+        assert page.post(f"{ONE}/throttle", wrong).status_code == 422

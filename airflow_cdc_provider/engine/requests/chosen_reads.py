@@ -38,6 +38,7 @@ piece that is in the ledger is done.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -63,7 +64,7 @@ from airflow_cdc_provider.core.splits import (
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
-from airflow_cdc_provider.engine.requests.reads import Read, halves_of
+from airflow_cdc_provider.engine.requests.reads import HeldReads, Read, halves_of
 from airflow_cdc_provider.engine.sink.port import JoinSink
 
 if TYPE_CHECKING:
@@ -83,13 +84,14 @@ class ChosenReads:
         readers: Sequence[SplitReader],
         sink: JoinSink,
         plan: TablePlan,
-        pieces: Iterator[SnapshotSplit],
-        number: int,
+        pieces: tuple[Iterator[SnapshotSplit], int],
+        held: HeldReads,
     ) -> None:
         self._job = job
         self._sink = sink
         self._plan = plan
-        self._pieces = pieces
+        self._pieces, number = pieces
+        self._gate, self._look = held.gate, held.look
         self._numbers = count(number)
         self._readers = readers
 
@@ -110,14 +112,24 @@ class ChosenReads:
 
     def _read(self, piece: SnapshotSplit) -> Iterator[Read]:
         """Read one split: first its keys that only the sink has, then its rows."""
+        leave = self._gate.enter(piece.table, self._pause)
         piece = replace(piece, number=next(self._numbers))
         held = self._sink.held_keys(piece)
         reader, other = self._readers[0], self._readers[-1]
         rows, report = reader.read(piece)
+        self._gate.read(leave, piece.table, rows=report.rows, size=report.bytes)
         at_sink = shaped_rows(rows, self._plan)
         only_held = missing_from(held, at_sink, self._plan.target.primary_key)
-        yield from listed_reads(other, piece, source_keys(only_held, self._plan), self._numbers)
+        # these do not wait: the piece was read, and the log since then is to stay short
+        for read in listed_reads(other, piece, source_keys(only_held, self._plan), self._numbers):
+            self._gate.charge(piece.table, rows=read.report.rows, size=read.report.bytes)
+            yield read
         yield Read(reader, piece, rows, report)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for the throttle, and look whether the request goes on."""
+        self._look(self._gate.why)
+        time.sleep(seconds)
 
 
 def missing_from(held: pa.Table, rows: SplitRows, key: Sequence[str]) -> pa.Table:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import count, cycle
@@ -18,10 +19,15 @@ from airflow_cdc_provider.core.splits import KeyList, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.readings import split_reading
+from airflow_cdc_provider.engine.requests.read_gate import ReadGate
 from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+LOOK_EVERY_S = 0.2
+"""How often a request looks, while it waits for a read, whether it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,15 @@ class Read:
     """The keys whose rows were read, where these are the split's."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldReads:
+    """What holds up the reads of a request: the throttle, and a look whether it goes on."""
+
+    gate: ReadGate
+    look: Callable[[str], None]
+    """Called in the request's own thread with why a split waits, empty if none does."""
+
+
 class ReadAhead:
     """Reads splits in order, the next one in a thread while the caller joins this one.
 
@@ -48,8 +63,11 @@ class ReadAhead:
         readers: Sequence[SplitReader],
         splits: Iterator[SnapshotSplit],
         number: int,
+        held: HeldReads,
     ) -> None:
         self._job = job
+        self._gate, self._look = held.gate, held.look
+        self._closing = threading.Event()
         self._splits = splits
         self._numbers = count(number)
         self._halves: deque[SnapshotSplit] = deque()
@@ -58,19 +76,28 @@ class ReadAhead:
 
     def close(self) -> None:
         """Close the readers' connections, after a read that is under way."""
+        self._closing.set()
         self._pool.shutdown(cancel_futures=True)
         for reader in self._readers:
             reader.close()
 
     def __iter__(self) -> Iterator[Read]:
         readers = cycle(self._readers)
-        if len(self._readers) == 1:
-            yield from iter(lambda: self._next(next(readers)), None)
-            return
+        is_ahead = len(self._readers) > 1
         reading = self._begun(next(readers))
-        while (read := reading.result()) is not None:
-            reading = self._begun(next(readers))
-            yield read
+        while (read := self._result(reading)) is not None:
+            if is_ahead:
+                reading = self._begun(next(readers))
+                yield read
+            else:  # its log is read first
+                yield read
+                reading = self._begun(next(readers))
+
+    def _result(self, reading: Future[Read | None]) -> Read | None:
+        """Wait for a read, and meanwhile look whether the request goes on."""
+        while not wait([reading], LOOK_EVERY_S).done:
+            self._look(self._gate.why)
+        return reading.result()
 
     def _begun(self, reader: SplitReader) -> Future[Read | None]:
         """Start to read the next split in the pool; its connections count as this thread's."""
@@ -79,12 +106,19 @@ class ReadAhead:
     def _next(self, reader: SplitReader) -> Read | None:
         """Read the next split, None if no split is left; one that is too big is cut in two."""
         while (split := self._take()) is not None:
+            leave = self._gate.enter(split.table, self._pause)
             try:
                 rows, report = reader.read(split)
+                self._gate.read(leave, split.table, rows=report.rows, size=report.bytes)
                 return Read(reader, split, rows, report)
             except SplitTooBigError:
                 self._halves.extendleft(reversed(halves_of(self._job, split)))
         return None
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for the throttle, unless the reads are closed meanwhile."""
+        if self._closing.wait(seconds):
+            raise CancelledError
 
     def _take(self) -> SnapshotSplit | None:
         """Return the next split with its number; numbers follow the order of ranges."""

@@ -44,8 +44,10 @@ from airflow_cdc_provider.engine.requests.chosen_reads import (
 )
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows, shaped_join
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
-from airflow_cdc_provider.engine.requests.reads import Read, ReadAhead, open_readers
+from airflow_cdc_provider.engine.requests.read_gate import ReadGate
+from airflow_cdc_provider.engine.requests.reads import HeldReads, Read, ReadAhead, open_readers
 from airflow_cdc_provider.engine.sink.port import JoinedRows, JoinedSplit, JoinSink
+from airflow_cdc_provider.engine.throttle.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ class RequestContext:
     push: Callable[[], None]
     """Commit where the stream is, if it has only passed over log that holds nothing."""
     is_ending: Callable[[], bool]
+    throttle: Throttle
+    """Each split waits there before it is read."""
     changing: AbstractContextManager[object]
     """Held while a table's definition is changed: then nothing joins."""
 
@@ -84,6 +88,7 @@ class Resync:
         self._around = around
         self._job = around.job
         self._noted_s = 0.0
+        self._gate = ReadGate(around.throttle)
         self._is_leaving = False
         self._epoch = 0
         """Under which its splits join; nobody else's do."""
@@ -120,17 +125,20 @@ class Resync:
             boundaries = stack.enter_context(self._job.source().boundaries(rows))
             readers = open_readers(self._job, schema, self._numbers)
             reads: ReadAhead | ChosenReads
+            held = HeldReads(self._gate, self._while_reading)
             if scope.chosen is None:
                 left = left_of(scope.parts, [split for split in mine if not split.listed])
                 splits = chain.from_iterable(
                     splits_of(schema, keys, boundaries(schema, keys.start)) for keys in left
                 )
-                reads = ReadAhead(self._job, readers, splits, next_number(mine))
+                reads = ReadAhead(self._job, readers, splits, next_number(mine), held)
             else:
                 plan = self._plans[schema.table]
                 cuts = stack.enter_context(self._job.source().value_cuts(rows))
                 pieces = pieces_of(schema, scope, mine, (cuts, boundaries))
-                reads = ChosenReads(self._job, readers, sink, plan, pieces, next_number(mine))
+                reads = ChosenReads(
+                    self._job, readers, sink, plan, (pieces, next_number(mine)), held
+                )
             for read in stack.enter_context(closing(reads)):
                 self._join(sink, schema, read)
 
@@ -255,6 +263,14 @@ class Resync:
             return
         self._noted_s = time.monotonic()
         self.request = self._job.store.note_request(self._job.spec.generation, self.request)
+
+    def _while_reading(self, why: str) -> None:
+        """Show why the next split waits, and raise `GivenUpError` if the request is to end."""
+        shown = StoredError.saying(f"throttled: {why}") if why else NO_ERROR
+        if shown != self.request.error:
+            self.request = replace(self.request, error=shown)
+            self._note(now=True)
+        self._go_on_or_give_up()
 
     def _go_on_or_give_up(self) -> None:
         """Raise `GivenUpError` if the request is cancelled or the job ends; else note progress."""

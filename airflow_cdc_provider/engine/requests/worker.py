@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.edge_remedies import for_edge
 from airflow_cdc_provider.core.errors import (
     CdcError,
+    CriticalLoadError,
     FencedError,
     RetryableError,
     StateMovedError,
@@ -41,6 +42,8 @@ from airflow_cdc_provider.engine.requests.reads import room_for_readers
 from airflow_cdc_provider.engine.requests.resync import GivenUpError, RequestContext, Resync
 from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom, may_begin
 from airflow_cdc_provider.engine.stream.stream_control import Following
+from airflow_cdc_provider.engine.throttle.load_watch import LoadWatch
+from airflow_cdc_provider.engine.throttle.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +88,18 @@ class RequestWorker:
         self._room: ReaderRoom | None = None
         self._running: dict[str, _Running] = {}
         self._connections = OpenConnections()
-        self._around = RequestContext(job, self._push, self._is_ending, following.changing)
+        spec = job.spec
+        self._throttle = Throttle(
+            spec.throttle, split_rows=spec.request_split_rows, most_bytes=spec.max_split_bytes
+        )
+        self._watch = LoadWatch(job, self._throttle)
+        self._around = RequestContext(
+            job, self._push, self._is_ending, self._throttle, following.changing
+        )
         self._thread = threading.Thread(target=self._run, name="cdc-requests", daemon=True)
 
     def __enter__(self) -> RequestWorker:
+        self._watch.__enter__()
         self._thread.start()
         return self
 
@@ -99,6 +110,7 @@ class RequestWorker:
             self._connections.shut()
             if not self._have_left(_SHUT_WITHIN_S):
                 self._fence_those_left()
+        self._watch.__exit__()
         with suppress(CdcError):
             for request in self._open():
                 with suppress(CdcError):  # of one; the others end all the same
@@ -246,7 +258,8 @@ class RequestWorker:
             self._tell(f"{request.kind.value} {request.request_id} begins: {request.scope}")
         resync = Resync(self._around, request, readers)
         try:
-            self._try(resync, resync.run)
+            with self._watch.used():
+                self._try(resync, resync.run)
             self._try(resync, lambda: self._note_read(request))
         except GivenUpError:
             if self._is_ending():
@@ -312,7 +325,7 @@ class RequestWorker:
         """
         if isinstance(error, (RetryableError, TableChangedError)):
             return True
-        if isinstance(error, (FencedError, StateMovedError)):
+        if isinstance(error, (FencedError, StateMovedError, CriticalLoadError)):
             return False
         known = resync.schemas
         with suppress(CdcError), self._job.source().catalogue() as catalogue:

@@ -32,9 +32,12 @@ from airflow_cdc_provider.core.split_planner import cut_in_two
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.snapshot.split_queue import Claim, NoClaim, SplitQueue
+from airflow_cdc_provider.engine.throttle.throttle import Leave, Refusal, Throttle
 
 log = logging.getLogger(__name__)
 
+_ASK_AGAIN_S = 0.1
+"""A split that was smaller than planned lets the next one through earlier than was said."""
 _TO_READ = {SplitStatus.PLANNED, SplitStatus.READING, SplitStatus.FAILED}
 
 
@@ -99,6 +102,10 @@ class SplitAssigner:
         self._most_attempts = most_attempts
         self._begins_again = begins_again
         self._back_off = back_off or BackOff()
+        self.throttle = Throttle()
+        """Each split waits there before it is given out."""
+        self._leaves: dict[str, Leave] = {}
+        """Under which the splits are read that are not reported yet."""
         self._writing = threading.RLock()
 
     def load(self) -> None:
@@ -123,11 +130,27 @@ class SplitAssigner:
                 self.queue.add((split,))
 
     def claim(self, reader: int, *, wait_s: float) -> Claim | NoClaim:
-        """Give the reader a split, or return why there is none."""
+        """Give the reader a split, or return why there is none.
+
+        It waits for the throttle here, with no split in its hands, and not beyond the queue's end.
+        """
+        until_s = time.monotonic() + wait_s
         while True:
-            claim = self.queue.claim(reader, wait_s=wait_s)
+            leave = self.throttle.enter(self.queue.next_table())
+            if isinstance(leave, Refusal):
+                left_s = until_s - time.monotonic()
+                if self.queue.wait_until_over(min(leave.wait_s, left_s, _ASK_AGAIN_S)):
+                    return NoClaim.END
+                if left_s <= 0:
+                    return NoClaim.WAIT
+                continue
+            claim = self.queue.claim(reader, wait_s=max(0.0, until_s - time.monotonic()))
             if isinstance(claim, NoClaim):
+                self.throttle.unused(leave)
                 return claim
+            self.throttle.begin(leave)
+            with self._writing:
+                self._leaves[claim.split.split_id] = leave
             if claim.attempt <= self._most_attempts:
                 self._mark(claim.split, SplitStatus.READING)
                 return claim
@@ -140,13 +163,20 @@ class SplitAssigner:
             )
             self.refuse(claim.split, error)
 
-    def report(self, report: SplitReport) -> None:
-        """Note that a split is published, so finished; noting it twice is harmless."""
+    def report(self, report: SplitReport, *, read_rows: int | None = None) -> None:
+        """Note that a split is published, so finished; noting it twice is harmless.
+
+        `read_rows` is how many rows were read for it, if the file's filter left some out.
+        """
         split = self.queue.finish(report.split_id)
         if split is None:
             return
         with self._writing:
             self.progress.add(report)
+            leave = self._leaves.pop(report.split_id, None)
+        if leave is not None:
+            rows = report.rows if read_rows is None else read_rows
+            self.throttle.read(leave, split.table, rows=rows, size=report.bytes)
         self._mark(split, SplitStatus.FINISHED, report=report)
         self.note_if_read(split.table)
         log.info(

@@ -128,7 +128,8 @@ class AssignerServer:
                 case "claim":
                     return self._claim(reader)
                 case "report":
-                    self._assigner.report(report_from_json(message["report"]))
+                    report = report_from_json(message["report"])
+                    self._assigner.report(report, read_rows=message["read_rows"])
                 case "cut":
                     middle = key_from_json(message["middle"])
                     if middle is not None:

@@ -133,8 +133,8 @@ class _Reader:
         failures, since = 0, time.monotonic()
         while True:
             try:
-                report = self._read_once(split, assigner.attempt)
-                assigner.report(report)
+                report, read_rows = self._read_once(split, assigner.attempt)
+                assigner.report(report, read_rows=read_rows)
                 return report
             except SplitTooBigError as too_big:
                 self.close()
@@ -163,8 +163,8 @@ class _Reader:
             if opened is not None:
                 opened.close()
 
-    def _read_once(self, split: SnapshotSplit, attempt: int) -> SplitReport:
-        """Read one split and publish its rows, without a retry; return the report."""
+    def _read_once(self, split: SnapshotSplit, attempt: int) -> tuple[SplitReport, int]:
+        """Read one split and publish its rows, without a retry; return the report and rows read."""
         if self._source is None:
             reading = self._task.reading
             own = replace(reading, reader=reading.reader + self._number)
@@ -174,11 +174,11 @@ class _Reader:
         started = time.monotonic()
         rows, report = self._source.read(split)
         report = replace(report, attempt=attempt, read_s=time.monotonic() - started)
-        started = time.monotonic()
+        started, read_rows = time.monotonic(), report.rows
         rows = shaped_rows(rows, self._task.plans[split.table])
         report = replace(report, rows=rows.rows)  # a filter may have left some out
         self._sink.publish(split, rows, report)
-        return replace(report, publish_s=time.monotonic() - started)
+        return replace(report, publish_s=time.monotonic() - started), read_rows
 
     def _cut(
         self, split: SnapshotSplit, assigner: RemoteAssigner, too_big: SplitTooBigError

@@ -39,9 +39,12 @@ class RemoteAssigner:
             if answer["answer"] == "end":
                 return None
 
-    def report(self, report: SplitReport) -> None:
-        """Report that a split is published; reporting it twice is harmless."""
-        self._ask({"ask": "report", "report": report_to_json(report)})
+    def report(self, report: SplitReport, *, read_rows: int | None = None) -> None:
+        """Report that a split is published; reporting it twice is harmless.
+
+        `read_rows` is how many rows were read for it, if a filter left some out.
+        """
+        self._ask({"ask": "report", "report": report_to_json(report), "read_rows": read_rows})
 
     def cut(self, split: SnapshotSplit, middle: Key) -> None:
         """Replace a split that is too big by its two halves."""

@@ -40,6 +40,8 @@ from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.planner import Planner
 from airflow_cdc_provider.engine.snapshot.reader_task import ReaderTask
+from airflow_cdc_provider.engine.throttle.load_watch import LoadWatch
+from airflow_cdc_provider.engine.throttle.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,9 @@ def _own_and_read(
     spec = job.spec
     begins_again = job.sink().abilities.begins_tables_again
     assigner = SplitAssigner(job.store, spec.pipeline, spec.generation, begins_again=begins_again)
+    throttle = assigner.throttle = Throttle(
+        spec.throttle, split_rows=spec.split_rows, most_bytes=spec.max_split_bytes
+    )
     ending, again = threading.Event(), threading.Event()
 
     def end(fenced: FencedError | None) -> None:
@@ -113,7 +118,9 @@ def _own_and_read(
             with watched_servers(job, retries.outages):
                 each = retries.call(lambda: _begin(job))
                 if each is not None:
-                    _read(job, assigner, readers, each, ending)
+                    # queue.stop takes any error: what reads then ends, what is read stays
+                    with LoadWatch(job, throttle, on_critical=assigner.queue.stop, always=True):
+                        _read(job, assigner, readers, each, ending)
         except RetryableError as error:
             if not ending.is_set():
                 raise

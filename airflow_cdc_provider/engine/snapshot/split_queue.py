@@ -98,6 +98,16 @@ class SplitQueue:
             self._held[split.split_id] = _Held(claim, reader)
             return claim
 
+    def next_table(self) -> TableId | None:
+        """Return the table of the split that is given out next; None if none waits."""
+        with self._changed:
+            return self._waiting[0][2].table if self._waiting else None
+
+    def wait_until_over(self, wait_s: float) -> bool:
+        """Wait up to `wait_s`; tell whether no reader will ever get a split again."""
+        with self._changed:
+            return self._changed.wait_for(self._is_over, max(0.0, wait_s))
+
     def finish(self, split_id: str) -> SnapshotSplit | None:
         """Note that a split is published; return the split, None if it is not being read."""
         with self._changed:

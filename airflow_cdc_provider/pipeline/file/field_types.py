@@ -116,7 +116,7 @@ def _time_zone(value: Any) -> Any:
     return value
 
 
-def _duration(value: Any) -> str:
+def duration_text(value: Any) -> str:
     """Check a duration such as `15m`, and return it as number and unit."""
     text = f"{value}s" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     found = _DURATION.fullmatch(text.strip())
@@ -143,7 +143,7 @@ def _mail_address(value: Any) -> Any:
 
 Duration = Annotated[
     str,
-    BeforeValidator(_duration),
+    BeforeValidator(duration_text),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(s|m|h|d)$"}),
 ]
 MailAddress = Annotated[str, BeforeValidator(_mail_address)]

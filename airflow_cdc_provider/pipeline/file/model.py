@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
+from airflow_cdc_provider.core.throttle import ThrottleLimits
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.field_types import (
@@ -57,6 +58,64 @@ class SnapshotTable(Section):
     where: NoCondition = Field(default=None, description="Not in this release; `null`.")
 
 
+class ReplicaSection(Reference):
+    """A replica of the source whose lag holds up what reads rows."""
+
+
+class ThrottleSection(Section):
+    """How fast rows are read, and under what load of the servers none are."""
+
+    rows_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="Rows read a second, all readers together, over a stretch longer than a split.",
+        examples=[20_000],
+    )
+    mb_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="Megabytes read a second, all readers together.",
+        examples=[20],
+    )
+    max_threads_running: int | None = Field(
+        default=None,
+        ge=1,
+        description="While more threads run at the source (`Threads_running`, without the "
+        "pipeline's own), no split is begun.",
+        examples=[50],
+    )
+    critical_threads_running: int | None = Field(
+        default=None,
+        ge=1,
+        description="From so many on the snapshot, or the request, ends with `CDC-LOA-001`; what "
+        "was read stays.",
+        examples=[200],
+    )
+    max_replica_lag: Duration | None = Field(
+        default=None,
+        description="While one of `replicas` is further behind, or its lag is not known, no split "
+        "is begun. A whole number with `s`, `m`, `h` or `d`.",
+        examples=["10s"],
+    )
+    replicas: tuple[ReplicaSection, ...] = Field(
+        default=(),
+        description="The replicas that `max_replica_lag` is about, each by `conn_id` or `dsn_env`.",
+        examples=[[{"dsn_env": "SHOP_REPLICA_DSN"}]],
+    )
+
+    @property
+    def limits(self) -> ThrottleLimits:
+        """Return the limits; none where the section says nothing."""
+        lag = self.max_replica_lag
+        return ThrottleLimits(
+            self.rows_per_second,
+            self.mb_per_second,
+            self.max_threads_running,
+            self.critical_threads_running,
+            None if lag is None else float(seconds_of(lag)),
+        )
+
+
 class SnapshotSection(Section):
     """How tables are read."""
 
@@ -75,6 +134,12 @@ class SnapshotSection(Section):
     )
     max_split_mb: int = Field(
         default=64, ge=1, description="A split that holds more megabytes than this is cut in two."
+    )
+    throttle: ThrottleSection = Field(
+        default_factory=ThrottleSection,
+        description="How fast rows are read, by the snapshot and by requests, and under what load "
+        "of the servers none are. The stream is never held up.",
+        examples=[{"rows_per_second": 20_000, "max_threads_running": 50}],
     )
     tables: dict[Pattern, SnapshotTable] = Field(
         default_factory=dict,

@@ -28,6 +28,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _table_settings(file)
     yield from _backfills(file)
     yield from _nothing_shown(file)
+    yield from _throttle(file)
     yield from _spark_settings(file)
     yield from _ends(file)
     yield from check_topology(file)
@@ -143,6 +144,21 @@ def _backfills(file: PipelineFile) -> Iterator[Found]:
             ("backfill",),
             f"a sink of type {file.sink.type} takes no rows again: it keeps what it was given",
             "remove it",
+        )
+
+
+def _throttle(file: PipelineFile) -> Iterator[Found]:
+    """Yield limits of the throttle that do not go together."""
+    throttle = file.snapshot.throttle
+    wrong = throttle.limits.wrong(has_replicas=bool(throttle.replicas))
+    if wrong is not None:
+        key, what, fix = wrong
+        yield ("snapshot", "throttle", key), what, fix
+    if throttle.replicas and throttle.max_replica_lag is None:
+        yield (
+            ("snapshot", "throttle", "replicas"),
+            "nothing says how far they may be behind, so nobody would look at them",
+            "write max_replica_lag: 10s, or leave replicas out",
         )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.edge_requests import refused_on_edge
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
+from airflow_cdc_provider.core.throttle import ThrottleLimits
 from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 
@@ -60,6 +61,9 @@ class ShownPipeline:
     """How conflicts are settled, as text; empty: they are not looked for."""
     freshness_s: int = 0
     """How old the copy may be; 0 where the file does not say."""
+    throttle: str = ""
+    """How fast the file lets rows be read, as JSON, and whether it names replicas; empty: no limit.
+    """
     refused: StoredError = NO_ERROR
     """Why nothing of it may start: its file is wrong, or clashes with another."""
 
@@ -85,6 +89,7 @@ class ShownPipeline:
             mode=model.stream.mode,
             **dict(zip(_EDGE, places, strict=False)),
             freshness_s=model.freshness.target_s or 0,
+            throttle=_throttle_text(model),
             refused=refused,
         )
 
@@ -99,6 +104,12 @@ class ShownPipeline:
             return None
         where = f"edge from {self.src_node} to {self.dst_node} of {self.topology}"
         return refused_on_edge(kind, where=where)
+
+    @property
+    def file_throttle(self) -> tuple[ThrottleLimits, bool]:
+        """Return the limits of the file, and whether it names replicas."""
+        form = json.loads(self.throttle or "{}")
+        return ThrottleLimits.from_json(form), bool(form.get("has_replicas"))
 
     @property
     def reads_rows_again(self) -> bool:
@@ -131,6 +142,15 @@ class ShownPipeline:
             return None
 
 
+def _throttle_text(model: PipelineFile) -> str:
+    """Return the file's throttle as JSON, empty where it has none."""
+    throttle = model.snapshot.throttle
+    if throttle.limits.is_none:
+        return ""
+    limits = {name: value for name, value in throttle.limits.to_json().items() if value is not None}
+    return json.dumps(limits | ({"has_replicas": True} if throttle.replicas else {}))
+
+
 _EDGE = ("topology", "src_node", "dst_node", "settles")
-_TEXTS = ("conn_id", "dsn_env", "file", "source", "sink", "mode", *_EDGE)
+_TEXTS = ("conn_id", "dsn_env", "file", "source", "sink", "mode", "throttle", *_EDGE)
 _OTHERS = (*_TEXTS, "freshness_s")

@@ -63,6 +63,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
     shared_targets,
 )
+from airflow_cdc_provider.pipeline.steps.throttle_findings import throttle_findings
 from airflow_cdc_provider.pipeline.steps.topology_edges import topology_findings
 from airflow_cdc_provider.state.desired_state import what_of
 
@@ -159,6 +160,7 @@ def _checked(run: Run) -> CheckReport:
         found += _unfit(captured)
         beside = files_beside(run.loaded)
         found += [*shared_ids(run, beside), *topology_findings(run, beside)]
+        found += throttle_findings(run)
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += [*conflict_findings(run, captured.plans, beside), *_backfills(run, captured.plans)]
         of_later = list(_targets(run, targets, later.plans, frozenset()))

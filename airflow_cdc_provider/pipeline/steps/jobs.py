@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.job_log import JobLog
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.table_picks import TablePicks
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.pipeline.connections import replica_variables
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.job_logs import default_folder
 from airflow_cdc_provider.pipeline.run import Run
@@ -160,6 +161,8 @@ def _spec(
         picks=TablePicks(model.source.tables, model.source.exclude),
         source_options=model.source_options,
         edge=model.edge,
+        throttle=model.snapshot.throttle.limits,
+        replica_envs=replica_variables(len(model.snapshot.throttle.replicas)),
     )
 
 

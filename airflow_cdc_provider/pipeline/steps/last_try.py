@@ -51,7 +51,9 @@ def scrubbed(run: Run, error: CdcError) -> CdcError:
     from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
 
     at = run.servers
-    return error.rewritten(Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn).scrub)
+    return error.rewritten(
+        Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn, *at.replica_dsns).scrub
+    )
 
 
 def _forget(run: Run, step: str) -> None:

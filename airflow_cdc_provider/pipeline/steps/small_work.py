@@ -155,8 +155,8 @@ def _job(run: Run, spec: JobSpec, stop: threading.Event) -> Job:
     from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415 - see above
 
     at = run.servers
-    secrets = Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn)
-    servers = JobServers(at.source, at.sink, at.state_dsn, secrets)
+    secrets = Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn, *at.replica_dsns)
+    servers = JobServers(at.source, at.sink, at.state_dsn, secrets, at.replicas)
     return Job(spec, servers, run.store, registry, stop)
 
 

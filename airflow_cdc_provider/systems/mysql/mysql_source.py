@@ -60,6 +60,7 @@ from airflow_cdc_provider.systems.mysql.source.gtid_history import taken_over
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
+from airflow_cdc_provider.systems.mysql.source.server_load import MySqlLagLook, MySqlLoadLook
 from airflow_cdc_provider.systems.mysql.source.shared_history import shared_history
 from airflow_cdc_provider.systems.mysql.source.value_cuts import value_cuts
 
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
+_LOOK_WITHIN_S = 60.0
+"""A server that does not answer for so long is asked again over another connection."""
 _BATCH_LOG_BYTES = 32 * 1024 * 1024
 """Log behind one batch of changes: what the reader and the writer each hold of it, decoded."""
 
@@ -323,6 +326,18 @@ class MySqlSource:
 
         connection = connect(self.endpoint, purpose="verify")
         return MySqlVerifySide(connection, Role.SOURCE)
+
+    def load_look(self, *, most_own: int) -> MySqlLoadLook:
+        """Open a connection that tells how many threads of others run at the source."""
+        return MySqlLoadLook(self._connect_to_look(), most_own)
+
+    def lag_look(self) -> MySqlLagLook:
+        """Open a connection that tells how far this server is behind the one it replicates."""
+        return MySqlLagLook(self._connect_to_look())
+
+    def _connect_to_look(self) -> ServerConnection:
+        """Open a connection that is given up soon if the server does not answer."""
+        return connect(self.endpoint, purpose="throttle", read_timeout_s=_LOOK_WITHIN_S)
 
     def log_end(self, *, purpose: str) -> MySqlLogEnd:
         """Open a connection to query the end of the source's log."""

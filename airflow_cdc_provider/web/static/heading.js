@@ -8,6 +8,7 @@ import { airflowLink, dagPath, outsideLink, runPath, taskPath } from "./links.js
 import { address, badges } from "./parts.js";
 import { resyncForm } from "./resync.js";
 import { runNow } from "./runs.js";
+import { throttleForm } from "./throttle.js";
 
 const HEADED = [
   "pipeline", "dag_id", "dag_paused", "state", "phase", "wanted", "owner", "resync_dag", "source",
@@ -23,7 +24,13 @@ export function heading(it, path, again, latest) {
     h("h1", {}, it.pipeline, " ", badges(it)),
     h("p", { class: "quiet ends" }, described(it)),
     h("p", { class: "links" }, links(it)),
-    h("p", { class: "buttons" }, buttons(it, path, again), resyncing(it, again, latest)),
+    h(
+      "p",
+      { class: "buttons" },
+      buttons(it, path, again),
+      resyncing(it, again, latest),
+      throttling(it, path, again, latest),
+    ),
   ];
 }
 
@@ -108,6 +115,20 @@ function buttons(it, path, again) {
       `Let ${name} begin again from the sink’s ledger? What it ended with is tried once more.${begins}`,
     ),
   ];
+}
+
+function throttling(it, path, again, latest) {
+  return h(
+    "button",
+    {
+      type: "button",
+      "data-key": "throttle",
+      disabled: !it.may_write,
+      title: it.may_write ? null : `Airflow does not let you run the DAG ${it.dag_id}.`,
+      onclick: () => throttleForm(latest(), path, again),
+    },
+    "Throttle…",
+  );
 }
 
 function resyncing(it, again, latest) {

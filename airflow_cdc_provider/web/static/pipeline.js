@@ -15,6 +15,7 @@ import { requests } from "./requests.js";
 import { stream } from "./stream.js";
 import { tablesPart } from "./tables.js";
 import { tabs } from "./tabs.js";
+import { throttled } from "./throttle.js";
 
 const SAMPLES_EVERY_MS = 10_000;
 const MOST_PROBLEMS = 4;
@@ -54,6 +55,7 @@ function built(page, path, again) {
   const tiles = h("section", { class: "tiles" });
   const progress = h("section", { class: "whole" });
   const problems = h("section", { class: "problems" });
+  const held = h("div");
   const tables = tablesPart(path, again);
   const panels = { Requests: h("div"), Stream: h("div"), Events: h("div"), Preflight: h("div") };
   const questions = approvalsPart(path, again);
@@ -62,6 +64,7 @@ function built(page, path, again) {
   let latest = null;
   const draw = [
     [part(head, (it) => heading(it, path, again, () => latest)), headed],
+    [part(held, throttled), (it) => it.throttle?.text ?? ""],
     [part(tiles, figures), (it) => it],
     [part(progress, snapshot), (it) => it.snapshot],
     [part(problems, wrong), (it) => it.problems],
@@ -71,7 +74,7 @@ function built(page, path, again) {
     [part(panels.Preflight, preflight), (it) => it.preflight],
   ];
   page.replaceChildren(
-    trail(), head, questions.element, problems, progress, tiles, plots.element, tabbed.element,
+    trail(), head, held, questions.element, problems, progress, tiles, plots.element, tabbed.element,
   );
   let sampledAt = -Infinity;
 

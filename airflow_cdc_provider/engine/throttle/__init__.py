@@ -1,0 +1,1 @@
+"""Handing out splits no faster than the servers can bear."""
