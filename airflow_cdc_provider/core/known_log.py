@@ -61,8 +61,14 @@ class TablesApart:
         kept = (
             replace(each, is_back=True) if each.table == table else each for each in self.tables
         )
+        return TablesApart(tuple(kept)).passed(stream)
+
+    def passed(self, stream: LogPosition) -> TablesApart:
+        """Return them without those that the stream has passed since they came back."""
         return TablesApart(
-            tuple(each for each in kept if not (each.is_back and stream.covers(each.position)))
+            tuple(
+                each for each in self.tables if not (each.is_back and stream.covers(each.position))
+            )
         )
 
     def without(self, tables: Collection[TableId]) -> TablesApart:
@@ -94,6 +100,13 @@ class KnownLog:
     def of(self, table: TableId) -> LogPosition:
         """Return up to where it was known for a table, by the name at the log's own node."""
         return self.apart.at(table, self.position) if self.apart else self.position
+
+    def says_as(self, other: KnownLog) -> bool:
+        """Tell whether the same was known by another record of it, for whatever table."""
+        tables = {each.table for known in (self, other) for each in known.apart.tables}
+        return self.position == other.position and all(
+            self.of(table) == other.of(table) for table in tables
+        )
 
     def of_all(self, tables: Collection[TableId]) -> LogPosition:
         """Return a position up to which all was known for each of these tables."""

@@ -43,7 +43,7 @@ def with_way_back(stored: StoredError, table: object) -> CdcError:
     error = stored.read()
     risk = error.risk or "its rows stand still at the sink until it comes back"
     remedy = error.remedy
-    if "`resume`" not in remedy and "`reset`" not in remedy:
+    if not any(f"`{command}`" in remedy for command in ("resume", "reset", "run")):
         back = f"`resume` with --table {table}"
         remedy = f"{remedy}; then {back}" if remedy else back
     return type(error)(error.what, error.where, risk, remedy).about(*error.tables)

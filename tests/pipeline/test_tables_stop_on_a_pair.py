@@ -29,6 +29,11 @@ def made(pair: Pair) -> Pair:
     return pair
 
 
+def name_of(edge: Edge) -> str:
+    with edge.opened() as run:
+        return str(run.name)
+
+
 def pause(edge: Edge, table: str) -> None:
     with edge.opened() as run:
         pause_tables(run, [TableId(edge.src.database, table)])
@@ -90,6 +95,13 @@ class TestTablesStop:
         assert pair.is_equal
         for edge in (pair.there, pair.back):
             assert [json.loads(str(row[0])) for row in conflicts_of(edge)] == [{"id": 1}]
+        its_row = f"airflow_cdc.stream WHERE pipeline = '{name_of(pair.there)}'"
+        pair.two.server.execute(
+            "INSERT INTO airflow_cdc.stream (pipeline, slot, position, split, edge) "
+            f"SELECT 'another', 0, '', '', edge FROM {its_row}"
+        )
+        with pytest.raises(RefusedError, match="pipeline another is the edge from one to two"):
+            pair.there.catch_up()
 
     def test_tables_stop_and_come_back_on_both_edges_in_any_order(self, pair: Pair) -> None:
         seed = random.randrange(1 << 30)

@@ -28,6 +28,7 @@ from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.core.errors import (
     CdcError,
     IntegrityError,
+    LogPurgedError,
     RetryableError,
     SinkUnreachableError,
 )
@@ -214,7 +215,8 @@ class Guard:
             self._end = self._own_log.log_end(purpose="guard of an edge")
         end = self._end.now()
         if self._reader is None:
-            self._reader = self._opened(known)
+            with self._alone_if_purged(known):
+                self._reader = self._opened(known)
         if self._reader.position.server != end.server:
             raise SinkUnreachableError(
                 "another server answers for the sink than the one whose log was read",
@@ -223,7 +225,7 @@ class Guard:
                 remedy="nothing: its log is read anew",
             )
         if not self._reader.position.reaches(end):
-            with self._named_as_at_source():
+            with self._named_as_at_source(), self._alone_if_purged(known):
                 for batch in self._reader.read_up_to(end, batch_s=_BATCH_S):
                     self._take(batch)
                     if self._bytes > MOST_BYTES:
@@ -245,6 +247,23 @@ class Guard:
             reader=self._number,
         )
         return reader
+
+    @contextmanager
+    def _alone_if_purged(self, known: KnownLog) -> Iterator[None]:
+        """Have the tables stop alone of which alone the log would be needed that is gone."""
+        try:
+            yield
+        except LogPurgedError as error:
+            apart = self._apart(known)
+            if not apart:
+                raise
+            names = ", ".join(map(str, apart))
+            what = f"{error.what}; it is needed for {names}, which the edge back leaves alone"
+            raise error.saying(what).about(*(self._plans[t].schema.table for t in apart)) from error
+
+    def _apart(self, known: KnownLog) -> list[TableId]:
+        """Return the sink's tables of which the source knows another part of the log."""
+        return [table for table in self._plans if known.of(table) is not known.position]
 
     @contextmanager
     def _named_as_at_source(self) -> Iterator[None]:
@@ -281,7 +300,7 @@ class Guard:
             remedy="copy one node anew, as the page 'Two nodes' says, and keep the edge from "
             f"{self.edge.dst_node} to {self.edge.src_node} running: it is too far behind",
         )
-        apart = [table for table in self._touched if known.of(table) is not known.position]
+        apart = [table for table in self._apart(known) if table in self._touched]
         if not apart:
             return error
         sizes = {table: sum(part.nbytes for part in self._touched[table]) for table in apart}

@@ -201,13 +201,16 @@ def _own(run: Run, back: Run, ledger: Ledger) -> None:
 def _require_nothing_to_bring(run: Run, ledger: Ledger) -> None:
     """Refuse if an edge's source has changes that the edge has not brought."""
     edge, stream = run.model.edge, ledger.stream()
-    streams = [] if stream is None else [stream, *(each.stream for each in ledger.stopped())]
-    found = next((place for each in streams for place in _unbrought(run, each)), None)
+    alone = {str(each.table): each.stream for each in ledger.stopped()}
+    streams = {} if stream is None else {"": stream, **alone}
+    places = ((name, place) for name, each in streams.items() for place in _unbrought(run, each))
+    name, found = next(places, ("", None))
     if found is None or edge is None:
         return
+    of = f" of {name}, which stands still," if name else ""
     raise RefusedError(
-        f"{edge.src_node} has changes that {run.name} has not brought to {edge.dst_node}, first "
-        f"at or behind {found}",
+        f"{edge.src_node} has changes{of} that {run.name} has not brought to {edge.dst_node}, "
+        f"first at or behind {found}",
         where=f"topology.conflicts of {run.loaded.path.name}",
         risk="a conflict could be settled by the former rules at one node and by these at the "
         "other one; nothing was changed",

@@ -137,6 +137,18 @@ def test_a_table_that_is_left_alone_is_known_as_far_as_it_is(server: SqlServer, 
     assert [each.of(T) for _, each in found if each] == [place(700), place(2000)]
 
 
+def test_changes_around_a_row_that_says_nothing_new_stay_in_one_batch(server: SqlServer) -> None:
+    start = position_of(server)
+    bring(server, 1000)
+    server.execute("REPLACE INTO d.t VALUES (30001, 'before')")
+    bring(server, 1000, t=1000)  # as where a table stops
+    server.execute("REPLACE INTO d.t VALUES (30002, 'behind')")
+    bring(server, 1000, t=900)
+    server.execute("REPLACE INTO d.t VALUES (30003, 'apart')")
+    found = [keys(batch) for batch in read(server, start) if batch.changes]
+    assert found == [[30001, 30002], [30003]]
+
+
 def test_many_transactions_of_both_nodes_are_told_apart_as_well(server: SqlServer) -> None:
     start = position_of(server)
     for number in range(40):

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.known_log import NONE_APART
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.sink.slots import collapsed
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger, stopped_rows, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows, create_marker
@@ -25,6 +28,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     insert_slot,
+    keep_apart,
     read_stream,
     slot_rows,
 )
@@ -67,6 +71,7 @@ class MySqlChangeStore:
             self._sessions = [open_session() for _ in range(slots)]
             create_ledger(self._sessions[0])
             create_marker(self._sessions[0], edge)
+            require_only_edge(self._sessions[0], owner, edge)
             self._locks = [writers.register_writer(session, owner) for session in self._sessions]
             if stopped is None:
                 spread_over(self._sessions[0], owner, plans, slots)
@@ -107,6 +112,25 @@ class MySqlChangeStore:
         return next((each.stream for each in found if each.table == self._stopped), None)
 
 
+def require_only_edge(session: SinkSession, owner: Owner, edge: Topology | None) -> None:
+    """Refuse an edge whose name in the ledger another pipeline has: one would be taken for both."""
+    if edge is None or not edge.is_guarded:
+        return
+    found = session.rows(
+        f"SELECT DISTINCT pipeline FROM {LEDGER}.stream WHERE edge = "
+        f"{literal(edge.name_in_ledger)} AND NOT {pipeline_is(owner.pipeline)}"
+    )
+    if found:
+        raise RefusedError(
+            f"pipeline {found[0][0]} is the edge from {edge.src_node} to {edge.dst_node} of a "
+            f"topology {edge.name}, too",
+            where=f"ledger of {owner.pipeline} on {session.where}",
+            risk="what one of them brings would be taken for the other's, and conflicts would be "
+            "overlooked; nothing was written",
+            remedy=f"give one topology another name, and begin it anew, or `drop` {found[0][0]}",
+        )
+
+
 def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], slots: int) -> None:
     """Rewrite the ledger's writer slots to exactly `slots`, unless there are that many already."""
     mine = pipeline_is(owner.pipeline)
@@ -116,6 +140,10 @@ def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], 
         rows = slot_rows(session, owner, lock="FOR UPDATE")
         ledger.check_generation(session, owner, lock="FOR UPDATE")
         if len(rows) in (0, slots):
+            apart = rows[0].apart if rows else NONE_APART
+            left = apart.passed(rows[0].position) if apart else apart
+            if left != apart:
+                keep_apart(session, owner, left)
             if needs_cleanup(session, owner):
                 delete_unused_splits(session, owner)
             return

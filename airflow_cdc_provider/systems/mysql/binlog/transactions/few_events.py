@@ -39,7 +39,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.few_rows import OPS, NotFewE
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
-from airflow_cdc_provider.systems.mysql.binlog.transactions.known_positions import Move
+from airflow_cdc_provider.systems.mysql.binlog.transactions.known_positions import KnownText
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import FewPiece
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
     TransactionPoints,
@@ -108,7 +108,7 @@ class _Reading:
         self._current: _Transaction | None = None
         self.transactions: list[_Transaction] = []
         self.rows: list[_Rows] = []
-        self.moves: list[Move] = []
+        self.moves: list[tuple[int, KnownText]] = []
         """What was known from a transaction on, which is counted from 0."""
         self.log_end = log_end
         """Where the last event ends in its file."""

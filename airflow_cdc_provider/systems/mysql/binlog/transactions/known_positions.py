@@ -26,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 
 KnownText = tuple[str, str]
 """A position, and the tables that are not there, each as JSON; see `KnownLog`."""
-Move = tuple[int, KnownText]
+Move = tuple[int, KnownLog]
 """The number of a transaction, and what was known from it on."""
 _EDGE, _POSITION, _APART = "edge", "position", "apart"
 
@@ -39,6 +39,7 @@ class KnownPositions:
         self._edge = texts_of([edge])
         self._maps = maps
         self._moves: dict[int, KnownText] = {}
+        self._last: KnownLog | None = None
 
     def note(self, frames: Frames, rows: IntArray, numbers: IntArray) -> BoolArray:
         """Take in the rows of streams' progress among row events; tell which events are others.
@@ -70,12 +71,21 @@ class KnownPositions:
         self._moves[number] = known
 
     def take(self, numbers: IntArray) -> Sequence[Move]:
-        """Return the moves of transactions that end now, in log order; they are forgotten."""
+        """Return the moves of transactions that end now, in log order; they are forgotten.
+
+        One that says what the last one said is none: changes around it need not be taken apart.
+        """
         if not self._moves or not len(numbers):
             return ()
         ended = [number for number in sorted(self._moves) if number <= int(numbers[-1])]
         first = int(numbers[0])
-        return [(max(number, first), self._moves.pop(number)) for number in ended]
+        moves = []
+        for number in ended:
+            known = known_of(self._moves.pop(number))
+            if self._last is None or not known.says_as(self._last):
+                self._last = known
+                moves.append((max(number, first), known))
+        return moves
 
     def _note(self, frames: Frames, table_id: int, events: IntArray, numbers: IntArray) -> None:
         """Take in rows of one table map."""
