@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.conflicts import Conflict, Values
 from airflow_cdc_provider.core.errors import SinkBusyError, SinkUnreachableError
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
@@ -551,7 +552,7 @@ class MemoryJoinLedger:
             self.session.expect(epoch)
         return epoch(self.session.content)
 
-    def knew(self) -> LogPosition | None:
+    def knew(self) -> KnownLog | None:
         return None
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
