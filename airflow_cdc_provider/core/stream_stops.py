@@ -56,7 +56,10 @@ class StreamStop:
         """Make a stop of a kind; a moment needs a time zone, and is kept in UTC."""
         if kind != StopKind.TIMESTAMP:
             return cls(StopKind(kind), "".join(value.split()))
-        return cls(StopKind.TIMESTAMP, _moment(value).astimezone(UTC).isoformat())
+        try:
+            return cls(StopKind.TIMESTAMP, _moment(value).astimezone(UTC).isoformat())
+        except OverflowError:
+            raise ValueError(f"{value!r} is out of range") from None
 
     @classmethod
     def parse(cls, text: str) -> Self:

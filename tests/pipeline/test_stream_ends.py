@@ -27,13 +27,13 @@ from airflow_cdc_provider.columns.source_port import FindsStops, offered
 from airflow_cdc_provider.core.errors import NotConsistentError, RefusedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.stream_stops import StreamStop
-from airflow_cdc_provider.pipeline.run import give_back
+from airflow_cdc_provider.pipeline.run import give_back, take_over
 from airflow_cdc_provider.pipeline.steps.converging import (
     Convergence,
     Watcher,
     run_until_caught_up,
 )
-from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 from airflow_cdc_provider.pipeline.steps.verifying import verify
@@ -231,6 +231,15 @@ def kill_once_it_moves(shop: Shop) -> None:
     driver.wait()
 
 
+def as_if_killed_at_the_end(shop: Shop) -> None:
+    """Leave the state store as a driver does that is killed when it has reached its stop."""
+    run = shop.run()
+    with closing(open_ledger(run)) as ledger:
+        state = take_over(run, ledger)
+    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.STREAMING)
+    give_back(run)
+
+
 def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_written(
     shop: Shop, writer: Writer
 ) -> None:
@@ -246,13 +255,14 @@ def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_writ
     writer.write(5)
     said: list[str] = []
     shop.environment["SHOP_DSN"] = "mysql://nobody@127.0.0.1:1/"
+    as_if_killed_at_the_end(shop)
     again = ran(shop, said)
     assert not again.stream.is_needed
     assert "has ended at" in said[0]
     assert place_of(shop) == place
     assert sink_rows(shop) == writer.at(place)
     found = status_of(shop)
-    assert found.state.phase is Phase.STOPPED
+    assert (found.state.phase, found.summary) == (Phase.HANDED_OFF, "ended")
     assert found.state.lease_until_us == 0
     shop.environment["SHOP_DSN"] = shop.source.dsn()
     with pytest.raises(RefusedError, match="needs a stream that goes on"):
@@ -268,9 +278,16 @@ def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_writ
     ran(shop)
     assert sink_rows(shop) == writer.noted[-2].rows
     write_file(shop, "mode: bounded")
+    run = shop.run()
+    ask_resync(run, resync_scope(run, [f"{shop.database}.orders"]))
     ran(shop)
     assert sink_rows(shop) == writer.noted[-1].rows
     assert status_of(shop).summary == "caught up"
+    # then that stop is behind, though it was reached before
+    write_file(shop, f'stop: {{position: "{writer.noted[-2].place}"}}')
+    with pytest.raises(RefusedError, match="beyond the stop"):
+        ran(shop)
+    write_file(shop, "mode: bounded")
     assert verify(shop.run()).equal
 
 

@@ -58,7 +58,12 @@ from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
 from airflow_cdc_provider.engine.stream.sink_drift import TableLooks
 from airflow_cdc_provider.engine.stream.stream_control import Following
-from airflow_cdc_provider.engine.stream.stream_end import end_of_log, end_of_run, note_end
+from airflow_cdc_provider.engine.stream.stream_end import (
+    end_of_log,
+    end_of_run,
+    forget_other_stop,
+    note_end,
+)
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 
 log = logging.getLogger(__name__)
@@ -343,6 +348,7 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
         _finish_changes(job, following, ledger)
         TableIsolation(job, following).heed(ledger)
+        forget_other_stop(ledger, spec.stops_at)
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)

@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop, has_ended
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
 
 
 def end_of_log(job: Job) -> LogPosition:
@@ -52,6 +53,16 @@ def end_of_run(job: Job) -> tuple[LogPosition, bool]:
             "in its log",
         )
     return place, True
+
+
+def forget_other_stop(ledger: Ledger, stop: StreamStop) -> None:
+    """Forget the place of another stop than the file has now: the stream may pass it from here on.
+
+    Where the file has that one again, it is looked for anew, and refused if the sink is beyond it.
+    """
+    stream = ledger.stream()
+    if stream is not None and stream.stop is not None and stream.stop_by != str(stop):
+        ledger.keep_stop(None)
 
 
 def note_end(job: Job, stream: StreamSplit) -> None:

@@ -18,12 +18,13 @@ from airflow_cdc_provider.core.errors import (
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.jobspec import JobKind
+from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_stops import StopKind, has_ended
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.stream.stream_end import rows_to_read
-from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live, take_over
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, require_unchanged
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
@@ -40,8 +41,9 @@ def ended_stream(run: Run) -> StreamSplit | None:
     with closing(open_ledger(run)) as ledger:
         if ledger.plan_id() != state.plan_id:
             return None
-        stream = ledger.stream()
-    if not has_ended(stream, stop) or run.store.table_requests(run.name) or dropped(run):
+        stream, stopped = ledger.stream(), ledger.stopped()
+    asked = (*run.store.table_requests(run.name), *run.store.to_do(run.name))
+    if not has_ended(stream, stop) or stopped or asked or dropped(run):
         return None
     require_unchanged(run)
     _require_no_more_tables(run)
@@ -72,6 +74,7 @@ def _require_no_more_tables(run: Run) -> None:
 def end_of_ended(run: Run, stream: StreamSplit) -> JobEnd:
     """Return the end of a stream job that has nothing to do, as the stream has ended."""
     note_ended(run, stream)
+    _end_of_killed(run)
     result = JobResult(
         str(run.name),
         run.store.ensure(run.name).generation,
@@ -82,6 +85,15 @@ def end_of_ended(run: Run, stream: StreamSplit) -> JobEnd:
         consistent=run.model.stream.has_stream,
     )
     return JobEnd.without_job(result)
+
+
+def _end_of_killed(run: Run) -> None:
+    """Store that the job has ended that was killed right after it had reached the stop."""
+    state = run.store.ensure(run.name)
+    if state.phase is not Phase.STREAMING or lease_is_live(run, state):
+        return
+    with closing(open_ledger(run)) as ledger:
+        take_over(run, ledger)  # by which it is at rest
 
 
 def note_ended(run: Run, stream: StreamSplit) -> None:

@@ -356,13 +356,19 @@ class _Walk:
                 continue
             yield self._of_file(data, chunk.starts[first:stop], chunk.ends[first:stop])
             if types[stop - 1] == EventType.ROTATE:
-                self._enter(bytes(chunk.buffer[chunk.starts[stop - 1] : chunk.ends[stop - 1]]))
+                rotation = bytes(chunk.buffer[chunk.starts[stop - 1] : chunk.ends[stop - 1]])
+                yield from self._enter(rotation_target(rotation))
             first = stop
 
-    def _enter(self, rotation: bytes) -> None:
-        """Go on in the file that a rotation names, but not back within a file."""
-        target = rotation_target(rotation)
+    def _enter(self, target: BinlogPosition) -> Iterator[Heads]:
+        """Go on in the file that a rotation names, but not back within a file.
+
+        The end of the one before is a boundary, also where a killed server has not said so.
+        """
         if target.file_number != self.at.file_number:
+            none = np.zeros(0, np.int64)
+            gtids = GtidColumns(list[GtidOrigin](), none, none, none)
+            yield Heads(self.at, np.array([self.at.offset], np.int64), none, gtids)
             self.at = target
 
     def _read_format(self, event: bytes) -> None:
