@@ -348,7 +348,7 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
         _finish_changes(job, following, ledger)
         TableIsolation(job, following).heed(ledger)
-        forget_other_stop(ledger, spec.stops_at)
+        forget_other_stop(job, ledger)
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)

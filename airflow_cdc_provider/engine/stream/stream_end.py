@@ -55,14 +55,18 @@ def end_of_run(job: Job) -> tuple[LogPosition, bool]:
     return place, True
 
 
-def forget_other_stop(ledger: Ledger, stop: StreamStop) -> None:
+def forget_other_stop(job: Job, ledger: Ledger) -> None:
     """Forget the place of another stop than the file has now: the stream may pass it from here on.
 
     Where the file has that one again, it is looked for anew, and refused if the sink is beyond it.
     """
-    stream = ledger.stream()
-    if stream is not None and stream.stop is not None and stream.stop_by != str(stop):
-        ledger.keep_stop(None)
+    stream, name = ledger.stream(), job.spec.pipeline
+    if stream is None or stream.stop is None or stream.stop_by == str(job.spec.stops_at):
+        return
+    ledger.keep_stop(None)
+    told = job.store.note(name, NoteKind.ENDED)
+    if told is not None and told.form:
+        job.store.keep_note(name, NoteKind.ENDED, {})
 
 
 def note_end(job: Job, stream: StreamSplit) -> None:
