@@ -348,8 +348,8 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
         _finish_changes(job, following, ledger)
         TableIsolation(job, following).heed(ledger)
-        forget_other_stop(job, ledger)
         split, counts = ledger.stream(), ledger.counts()
+        forget_other_stop(job, ledger, split)
     if split is None:
         raise _not_handed_off(job)
     ask_for_unread(job.store, spec.pipeline, spec.generation, split, by="stream")

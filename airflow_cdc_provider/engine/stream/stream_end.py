@@ -34,9 +34,11 @@ def end_of_log(job: Job) -> LogPosition:
 def end_of_run(job: Job) -> tuple[LogPosition, bool]:
     """Return where a bounded run ends, and whether the stream ends there for good."""
     stop, end = job.spec.stops_at, end_of_log(job)
+    if not stop:
+        return end, False
     with closing(job.sink().open_ledger()) as ledger:
         stream = ledger.stream()
-        if stream is None or (not stop and stream.stop is None):
+        if stream is None:
             return end, False
         stream = stream.passed(stream.start)
         place = _kept(stream, stop) or _found(job, stop, stream, end)
@@ -55,12 +57,12 @@ def end_of_run(job: Job) -> tuple[LogPosition, bool]:
     return place, True
 
 
-def forget_other_stop(job: Job, ledger: Ledger) -> None:
+def forget_other_stop(job: Job, ledger: Ledger, stream: StreamSplit | None) -> None:
     """Forget the place of another stop than the file has now: the stream may pass it from here on.
 
     Where the file has that one again, it is looked for anew, and refused if the sink is beyond it.
     """
-    stream, name = ledger.stream(), job.spec.pipeline
+    name = job.spec.pipeline
     if stream is None or stream.stop is None or stream.stop_by == str(job.spec.stops_at):
         return
     ledger.keep_stop(None)
@@ -82,14 +84,11 @@ def _kept(stream: StreamSplit, stop: StreamStop) -> LogPosition | None:
 
     A table whose rows are still to be read would be of another position there.
     """
-    is_its = bool(stop) and stream.stop_by == str(stop) and not stream.unread
-    return stream.stop if is_its else None
+    return stream.stop if stream.stop_by == str(stop) and not stream.unread else None
 
 
 def _found(job: Job, stop: StreamStop, stream: StreamSplit, end: LogPosition) -> LogPosition | None:
-    """Find the place of a stop in the log; None if it is not there yet, or nothing ends."""
-    if not stop:
-        return None
+    """Find the place of a stop in the log; None if it is not there yet."""
     if stop.kind is StopKind.SNAPSHOT_ONLY:
         raise RefusedError(
             f"the log was to be applied to {job.spec.pipeline}, whose file lets it have no stream",
