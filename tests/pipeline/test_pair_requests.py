@@ -282,7 +282,7 @@ class TestMySqlToMariaDb(PairRequests):
 
     def test_what_only_one_way_pipelines_do_fails_whoever_has_stored_it(self, pair: Pair) -> None:
         table = TableId(pair.one.database, "items")
-        kinds = (RequestKind.RESET, RequestKind.PAUSE, RequestKind.FOLLOW)
+        kinds = (RequestKind.RESET, RequestKind.FOLLOW)
         with pair.there.opened() as run:
             for kind in kinds:
                 asked = Request(run.name, kind.value, kind, Scope((table,)), "the page", 1)
