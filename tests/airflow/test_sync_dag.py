@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,7 +111,9 @@ def runs(
     airflow_db: None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Runs]:
-    with open_shop(mysql_server, mysql_sink, tmp_path_factory.mktemp("shop"), "synced") as shop:
+    # made anew where other tests come in between: the sink's ledger knows the one before
+    name, folder = f"synced_{secrets.token_hex(3)}", tmp_path_factory.mktemp("shop")
+    with open_shop(mysql_server, mysql_sink, folder, name) as shop:
         path = shop.write_pipeline()
         path.write_text(
             path.read_text().replace("spark.ui.enabled: false", "spark.ui.enabled: true")
@@ -175,7 +178,7 @@ def test_a_second_run_only_streams(runs: Runs, capfd: pytest.CaptureFixture[str]
     assert second.ran == {"preflight", "stream", "finish"}
     assert second.skipped == {"plan", "snapshot", "hand_off", "verify"}
     assert second.state == "success"
-    assert second.returned("preflight")["pipeline"] == "synced"
+    assert second.returned("preflight")["pipeline"] == runs.shop.name
     assert plan_of(runs) == before
     assert runs.shop.is_equal()
 
@@ -213,7 +216,7 @@ def test_other_tasks_find_references_and_summaries_in_xcom_and_no_rows(
 ) -> None:
     first = runs.first(capfd)
     returned = {name: first.returned(name) for name in first.xcom}
-    assert {value["pipeline"] for value in returned.values()} == {"synced"}
+    assert {value["pipeline"] for value in returned.values()} == {runs.shop.name}
     assert len(str(returned)) < 10_000
     assert "customer 17" not in str(returned)
     handed_off = returned["hand_off"]["tables"][f"{runs.shop.source_database}.orders"]
@@ -231,7 +234,7 @@ def test_each_target_tables_asset_tells_the_consistent_point(
     extras = {uri: json.loads(extra) for uri, extra in told}
     assert set(extras) == {f"{where}/orders", f"{where}/customers"}
     for extra in extras.values():
-        assert extra["pipeline"] == "synced"
+        assert extra["pipeline"] == runs.shop.name
         assert "bin." in extra["position"]
     points = stored(f"SELECT value FROM asset_state_store s {mine} WHERE key = 'watermark'")
     (mirrored,) = points
