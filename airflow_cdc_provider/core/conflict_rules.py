@@ -15,13 +15,13 @@ class ConflictRule:
 
     winner: str
     """The node whose change stays; with `column` only where both have the same value there. Empty:
-    a conflict stops the edge."""
+    a conflict stops the table."""
     column: str = ""
     """The column whose greater value stays; empty: the winner's change stays in any case."""
 
     @property
     def stops(self) -> bool:
-        """Tell whether a conflict stops the edge, and nothing is decided."""
+        """Tell whether a conflict stops the table, and nothing is decided."""
         return not self.winner
 
     @property
@@ -31,7 +31,7 @@ class ConflictRule:
 
     def __str__(self) -> str:
         if self.stops:
-            return "a conflict stops the edge"
+            return "a conflict stops the table"
         return f"the greater {self.column} wins" if self.column else f"{self.winner} wins"
 
 

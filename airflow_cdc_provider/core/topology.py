@@ -56,7 +56,7 @@ class Topology:
     rules: tuple[TableRule, ...] = ()
     """For tables whose conflicts are settled in another way, single tables first."""
     stops: bool = False
-    """A conflict stops the edge, in tables without a rule of their own. Without it and without a
+    """A conflict stops its table, in tables without a rule of their own. Without it and without a
     winner nobody looks for conflicts."""
 
     @property

@@ -76,7 +76,7 @@ def test_rules_that_changed_are_named_with_the_former_ones() -> None:
     now = edge_with("paris", accounts=by_version, same=stops, stock=by_version)
     assert now.rules_since(before) == (
         "tables without a rule of their own: paris wins, before: berlin wins; "
-        "bank.accounts: the greater version wins, then berlin, before: a conflict stops the edge; "
+        "bank.accounts: the greater version wins, then berlin, before: a conflict stops the table; "
         "bank.stock: the greater version wins, then berlin, before: no rule of its own; "
         "bank.rates: no rule of its own, before: paris wins"
     )
@@ -85,7 +85,7 @@ def test_rules_that_changed_are_named_with_the_former_ones() -> None:
 def test_of_many_rules_that_changed_a_few_are_named_and_the_rest_is_counted() -> None:
     many = edge_with("berlin", **{f"t{number}": ConflictRule("") for number in range(9)})
     assert many.rules_since(edge_with("berlin")).endswith(
-        "; bank.t4: a conflict stops the edge, before: no rule of its own; and 4 more"
+        "; bank.t4: a conflict stops the table, before: no rule of its own; and 4 more"
     )
 
 

@@ -30,7 +30,7 @@ topology: {{name: {topology}, src_node: {src}, dst_node: {dst}{conflicts}}}
 
 
 STOP = "stop"
-"""In the place of a winner: a conflict stops the edge."""
+"""In the place of a winner: a conflict stops the table."""
 
 
 @dataclass(frozen=True)

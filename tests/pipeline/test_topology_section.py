@@ -98,7 +98,7 @@ def test_a_conflict_may_stop_the_edge_in_all_tables_or_in_some() -> None:
     assert edge is not None
     assert edge.is_guarded
     assert edge.rule_of(TableId("shop", "lots")).stops
-    assert edge.settles == "a conflict stops the edge"
+    assert edge.settles == "a conflict stops the table"
     assert Topology.from_json(edge.to_json()) == edge
     assert parse_pipeline(EDGE + _STOP).model.isolates_tables
     tables = "    tables: {shop.lots: {policy: priority, winner: paris}}\n"

@@ -53,7 +53,7 @@ class TableConflictsSection(Section):
     policy: Policy = Field(
         description="`priority`: the winner's change stays, and is written over the other's. "
         "`column`: the change with the greater value in a column stays, and the winner's where "
-        "both have the same. `stop`: none; the edge ends, and a person decides.",
+        "both have the same. `stop`: none; the table stops, and a person decides.",
         examples=["priority"],
     )
     column: str | None = Field(
