@@ -10,11 +10,12 @@ import numpy as np
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import IntegrityError
-from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidProgress
 from airflow_cdc_provider.systems.mysql.binlog.transactions.known_positions import (
+    KnownText,
     Move,
+    known_of,
 )
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import (
     AnyPiece,
@@ -64,7 +65,7 @@ class BatchAssembly:
         self.server_uuid = server_uuid
         self._origins = origins
         self._moves = moves
-        self._knew: KnownLog | None = None
+        self._knew: KnownText | None = None
         self._binlog = start.binlog if start.server_uuid == server_uuid else None
         self._file = self._binlog
         self.pending = PendingChanges()
@@ -234,7 +235,7 @@ class BatchAssembly:
             bytes=byte - self._first_byte,
             only_ledgers=self._others_at <= self._first_byte,
             origins=self._origins(numbers),
-            knew=self._knew,
+            knew=None if self._knew is None else known_of(self._knew),
         )
         self._points, self._numbers = [], []
         self._first_byte = byte

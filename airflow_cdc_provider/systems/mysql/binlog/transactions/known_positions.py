@@ -26,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 
 KnownText = tuple[str, str]
 """A position, and the tables that are not there, each as JSON; see `KnownLog`."""
-Move = tuple[int, KnownLog]
+Move = tuple[int, KnownText]
 """The number of a transaction, and what was known from it on."""
 _EDGE, _POSITION, _APART = "edge", "position", "apart"
 
@@ -39,7 +39,7 @@ class KnownPositions:
         self._edge = texts_of([edge])
         self._maps = maps
         self._moves: dict[int, KnownText] = {}
-        self._last: KnownLog | None = None
+        self._last: KnownText | None = None
 
     def note(self, frames: Frames, rows: IntArray, numbers: IntArray) -> BoolArray:
         """Take in the rows of streams' progress among row events; tell which events are others.
@@ -81,8 +81,8 @@ class KnownPositions:
         first = int(numbers[0])
         moves = []
         for number in ended:
-            known = known_of(self._moves.pop(number))
-            if self._last is None or not known.says_as(self._last):
+            known = self._moves.pop(number)
+            if self._last is None or not _say_the_same(self._last, known):
                 self._last = known
                 moves.append((max(number, first), known))
         return moves
@@ -114,6 +114,11 @@ def known_of(text: KnownText) -> KnownLog:
     return KnownLog(
         position_from_json(json.loads(position)), apart_from_json(json.loads(apart or "[]"))
     )
+
+
+def _say_the_same(one: KnownText, other: KnownText) -> bool:
+    """Tell whether the same was known by both; positions that differ are not even read."""
+    return one[0] == other[0] and known_of(one).says_as(known_of(other))
 
 
 def _text(value: object) -> str:
