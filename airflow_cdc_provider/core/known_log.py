@@ -99,7 +99,7 @@ class KnownLog:
 
     def of(self, table: TableId) -> LogPosition:
         """Return up to where it was known for a table, by the name at the log's own node."""
-        return self.apart.at(table, self.position) if self.apart else self.position
+        return self.apart.at(table, self.position)
 
     def says_as(self, other: KnownLog) -> bool:
         """Tell whether the same was known by another record of it, for whatever table."""
@@ -111,7 +111,7 @@ class KnownLog:
     def of_all(self, tables: Collection[TableId]) -> LogPosition:
         """Return a position up to which all was known for each of these tables."""
         found = self.position
-        for each in self.apart.tables if self.apart else ():
+        for each in self.apart.tables:
             if each.table in tables:
                 found = found.meet(each.at(self.position))
         return found

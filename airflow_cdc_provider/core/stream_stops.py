@@ -92,9 +92,6 @@ class StreamStop:
         return str(self)
 
 
-NO_STOP = StreamStop()
-
-
 def _moment(text: str) -> datetime:
     """Parse a moment with a time zone."""
     moment = datetime.fromisoformat(text)

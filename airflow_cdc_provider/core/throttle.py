@@ -14,9 +14,6 @@ from typing import Any
 
 from airflow_cdc_provider.core.plurals import counted
 
-LOAD_LIMITS = ("max_threads_running", "critical_threads_running", "max_replica_lag_s")
-"""The limits of what is looked up at servers."""
-
 
 @dataclass(frozen=True, slots=True)
 class ThrottleLimits:

@@ -155,7 +155,7 @@ class Guard:
 
     def _is_past(self, known: KnownLog) -> bool:
         """Tell whether a position has all that was read of the log."""
-        return self._reader is not None and self._all_of(known).covers(self._reader.position)
+        return self._reader is not None and known.of_all(self._plans).covers(self._reader.position)
 
     def _begin_again(self) -> None:
         """Forget what was read: the log is read again from what the source knew."""
@@ -231,10 +231,6 @@ class Guard:
                     if self._bytes > MOST_BYTES:
                         raise self._too_much(known)
 
-    def _all_of(self, known: KnownLog) -> LogPosition:
-        """Return up to where the source knew all that is looked for."""
-        return known.of_all(self._plans) if known.apart else known.position
-
     def _opened(self, known: KnownLog) -> TailReader:
         """Open a reader of others' changes in the sink's own log, after a position."""
         self._identities.clear()
@@ -242,7 +238,7 @@ class Guard:
             self._own_log,
             self.edge,
             list(self._plans),
-            self._all_of(known),
+            known.of_all(self._plans),
             options=self._options,
             reader=self._number,
         )

@@ -8,7 +8,7 @@ and disturbs no reader.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.errors import RefusedError, SourceUnreachableError
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     ARTIFICIAL_FLAG,
+    GTIDS,
     HEADER_BYTES,
+    HEARTBEATS,
+    OUTSIDE_TRANSACTIONS,
     EventType,
 )
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -29,26 +32,10 @@ from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
+    from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 
 _PATIENCE_S = 30.0
 _TYPE_AT, _LOG_POS_AT, _FLAGS_AT = 4, 13, 17
-_GTIDS = {
-    EventType.GTID,
-    EventType.ANONYMOUS_GTID,
-    EventType.GTID_TAGGED,
-    EventType.MARIADB_GTID,
-}
-_OUTSIDE = {
-    EventType.FORMAT_DESCRIPTION,
-    EventType.PREVIOUS_GTIDS,
-    EventType.ROTATE,
-    EventType.STOP,
-    EventType.MARIADB_GTID_LIST,
-    EventType.MARIADB_BINLOG_CHECKPOINT,
-    EventType.MARIADB_START_ENCRYPTION,
-}
-"""Events that belong to no transaction."""
-_HEARTBEATS = {EventType.HEARTBEAT, EventType.HEARTBEAT_V2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +80,23 @@ def logged_events(
     endpoint: Endpoint, start: MySqlPosition, end: BinlogPosition
 ) -> Iterator[RawEvent]:
     """Yield the events of the log from a start to `end`, without those made up for the dump."""
+    walk = _Walk(start.binlog or end.at(FIRST_EVENT))
+    for chunk in dumped(endpoint, start, lambda: walk.at >= end):
+        view = memoryview(chunk.buffer)
+        for first, last in zip(chunk.starts.tolist(), chunk.ends.tolist(), strict=True):
+            event = walk.take(bytes(view[first:last]))
+            if event is not None:
+                yield event
+            if walk.at >= end:
+                return
+
+
+def dumped(
+    endpoint: Endpoint, start: MySqlPosition, is_over: Callable[[], bool]
+) -> Iterator[EventChunk]:
+    """Yield the log's events from a position on, in chunks, until `is_over`."""
     with closing(LogTransport(endpoint, server_id=NO_SERVER_ID, start=start)) as transport:
-        walk = _Walk(start.binlog or end.at(FIRST_EVENT))
-        while walk.at < end:
+        while not is_over():
             chunk = transport.receive(_PATIENCE_S)
             if chunk is None:
                 raise SourceUnreachableError(
@@ -104,13 +105,7 @@ def logged_events(
                     "none: the log was only looked at",
                     "try again",
                 )
-            view = memoryview(chunk.buffer)
-            for first, last in zip(chunk.starts.tolist(), chunk.ends.tolist(), strict=True):
-                event = walk.take(bytes(view[first:last]))
-                if event is not None:
-                    yield event
-                if walk.at >= end:
-                    return
+            yield chunk
 
 
 class _Walk:
@@ -130,11 +125,11 @@ class _Walk:
         if kind == EventType.ROTATE and is_made_up:
             self._enter(rotation_target(data))
         told = int.from_bytes(data[_LOG_POS_AT : _LOG_POS_AT + 4], "little")
-        if is_made_up or not told or kind in _HEARTBEATS:
+        if is_made_up or not told or kind in HEARTBEATS:
             return None
-        if kind in _GTIDS:
+        if kind in GTIDS:
             self._gtid = data
-        elif kind in _OUTSIDE:
+        elif kind in OUTSIDE_TRANSACTIONS:
             self._gtid = b""
         number = data[HEADER_BYTES : HEADER_BYTES + 6]
         if kind == EventType.TABLE_MAP:

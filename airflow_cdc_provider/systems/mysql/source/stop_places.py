@@ -12,7 +12,6 @@ not have yet is none; one that the sink is beyond, or that is no boundary, is re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,13 +23,15 @@ from airflow_cdc_provider.core.errors import (
     NOTHING_STARTED,
     LogPurgedError,
     RefusedError,
-    SourceUnreachableError,
 )
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     ARTIFICIAL_FLAG,
     CHECKSUM_BYTES,
+    GTIDS,
+    HEARTBEATS,
+    OUTSIDE_TRANSACTIONS,
     EventType,
 )
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader, Frames
@@ -53,33 +54,15 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
     MySqlPosition,
 )
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
-from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
+from airflow_cdc_provider.systems.mysql.source.log_window import dumped
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
 
 Place = TypeVar("Place")
 
-_PATIENCE_S = 30.0
 _SECOND_US = 1_000_000
 _TYPE_AT, _SIZE_AT, _LOG_POS_AT, _FLAGS_AT = 4, 9, 13, 17
-_GTIDS = (
-    EventType.GTID,
-    EventType.ANONYMOUS_GTID,
-    EventType.GTID_TAGGED,
-    EventType.MARIADB_GTID,
-)
-_OUTSIDE = (
-    EventType.FORMAT_DESCRIPTION,
-    EventType.PREVIOUS_GTIDS,
-    EventType.ROTATE,
-    EventType.STOP,
-    EventType.MARIADB_GTID_LIST,
-    EventType.MARIADB_BINLOG_CHECKPOINT,
-    EventType.MARIADB_START_ENCRYPTION,
-)
-"""Events that belong to no transaction: before and behind each is a boundary."""
-_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,19 +306,10 @@ def _first_later(
 
 def heads_of(endpoint: Endpoint, start: MySqlPosition, end: BinlogPosition) -> Iterator[Heads]:
     """Yield the transactions and boundaries of the log from a position in it up to another."""
-    with closing(LogTransport(endpoint, server_id=NO_SERVER_ID, start=start)) as transport:
-        walk = _Walk(start.binlog or end.at(FIRST_EVENT))
-        while walk.at < end:
-            chunk = transport.receive(_PATIENCE_S)
-            if chunk is None:
-                raise SourceUnreachableError(
-                    f"the server sent nothing of its log for {_PATIENCE_S:g} s",
-                    str(endpoint),
-                    NOTHING_STARTED,
-                    "try again",
-                )
-            for heads in walk.take(chunk):
-                yield _up_to(heads, end)
+    walk = _Walk(start.binlog or end.at(FIRST_EVENT))
+    for chunk in dumped(endpoint, start, lambda: walk.at >= end):
+        for heads in walk.take(chunk):
+            yield _up_to(heads, end)
 
 
 class _Walk:
@@ -382,7 +356,7 @@ class _Walk:
         types = data.u8[starts + _TYPE_AT]
         told = data.little(starts + _LOG_POS_AT, 4)
         made_up = (data.u8[starts + _FLAGS_AT] & ARTIFICIAL_FLAG) != 0
-        real = ~made_up & (told > 0) & ~np.isin(types, _HEARTBEATS)
+        real = ~made_up & (told > 0) & ~np.isin(types, HEARTBEATS)
         for place in np.flatnonzero(types == EventType.FORMAT_DESCRIPTION).tolist():
             self._read_format(data.text_at(int(starts[place]), int(ends[place])))
         starts, ends, types, told = starts[real], ends[real], types[real], told[real]
@@ -390,8 +364,8 @@ class _Walk:
         begins = log_ends - data.little(starts + _SIZE_AT, 4)
         # the description of a file's format is sent first, wherever the dump begins
         behind = log_ends > self.at.offset
-        opens = np.flatnonzero(np.isin(types, _GTIDS) & behind)
-        outside = np.isin(types, _OUTSIDE) & behind
+        opens = np.flatnonzero(np.isin(types, GTIDS) & behind)
+        outside = np.isin(types, OUTSIDE_TRANSACTIONS) & behind
         places = np.concatenate([begins[opens], begins[outside], log_ends[outside]])
         ends = ends - (CHECKSUM_BYTES if self._formats.checksums else 0)
         gtids = _gtids(data, starts, ends, types, opens)

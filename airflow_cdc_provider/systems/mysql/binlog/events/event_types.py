@@ -72,3 +72,23 @@ def type_name(number: int) -> str:
         return f"{EventType(number).name} ({number})"
     except ValueError:
         return f"type {number}"
+
+
+GTIDS = (
+    EventType.GTID,
+    EventType.ANONYMOUS_GTID,
+    EventType.GTID_TAGGED,
+    EventType.MARIADB_GTID,
+)
+"""Events that open a transaction and name it."""
+OUTSIDE_TRANSACTIONS = (
+    EventType.FORMAT_DESCRIPTION,
+    EventType.PREVIOUS_GTIDS,
+    EventType.ROTATE,
+    EventType.STOP,
+    EventType.MARIADB_GTID_LIST,
+    EventType.MARIADB_BINLOG_CHECKPOINT,
+    EventType.MARIADB_START_ENCRYPTION,
+)
+"""Events that belong to no transaction: before and behind each is a boundary."""
+HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
