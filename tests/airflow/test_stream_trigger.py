@@ -57,15 +57,34 @@ def planned(store: SqlStateStore, *tables: TableId) -> int:
 
 
 def watched(
-    state_dsn: str, capfd: pytest.CaptureFixture[str], *, for_s: float = 0.6, **changes: Any
+    state_dsn: str, capfd: pytest.CaptureFixture[str], *, lines: int = 1, **changes: Any
 ) -> tuple[CdcStreamTrigger, list[str]]:
-    """Watch a stream for a while; return what is told of it, each line from its level on."""
+    """Watch a stream until so many lines are told of it, and three looks longer.
+
+    Returns what is told, each line from its level on.
+    """
     capfd.readouterr()
     watching = trigger(state_dsn, **changes)
-    with pytest.raises(TimeoutError):
-        event_of(watching, timeout_s=for_s)
-    lines = re.findall(r"(\[\w+ *\] .*?) *\[airflow_cdc_provider", capfd.readouterr().out)
-    return watching, lines
+    printed: list[str] = []
+
+    def told() -> list[str]:
+        printed.append(capfd.readouterr().out)
+        return re.findall(r"(\[\w+ *\] .*?) *\[airflow_cdc_provider", "".join(printed))
+
+    async def follow() -> None:
+        looks = asyncio.create_task(anext(watching.run()))
+        for _ in range(3000):
+            await asyncio.sleep(0.02)
+            if len(told()) >= lines or looks.done():
+                break
+        await asyncio.sleep(3 * watching.poll_s)
+        assert not looks.done(), looks
+        looks.cancel()
+        await asyncio.gather(looks, return_exceptions=True)
+        await watching.cleanup()
+
+    asyncio.run(follow())
+    return watching, told()
 
 
 def test_a_trigger_is_made_again_equal_from_what_is_stored(state_dsn: str) -> None:
@@ -252,7 +271,7 @@ def test_a_table_that_stops_is_told_of_once_with_the_way_back_and_counted_in_eac
     # a table that begins again stands still no more than those that flow
     store.mark_table(SHOP, generation, CUSTOMERS, TablePhase.CHANGED)
     monkeypatch.setattr("airflow_cdc_provider.triggers.stream._TELL_EVERY_US", 50_000)
-    watching, lines = watched(state_dsn, capfd, for_s=5.0)
+    watching, lines = watched(state_dsn, capfd, lines=6)
     assert lines[:4] == [
         "[warning  ] shop.orders stands still while the other tables flow on: "
         f"{error.code} it is full",
@@ -264,7 +283,9 @@ def test_a_table_that_stops_is_told_of_once_with_the_way_back_and_counted_in_eac
     assert len(lines) > 5
     assert all("watching" in line and ", 1 table stands still" in line for line in lines[4:])
     store.mark_table(SHOP, generation, CUSTOMERS, TablePhase.PAUSED)
-    _, lines = watched(state_dsn, capfd, standing=watching.standing)  # the task's next watch
+    _, lines = watched(
+        state_dsn, capfd, lines=3, standing=watching.standing
+    )  # the task's next watch
     assert "shop.customers stands still while the other tables flow on: a person" in lines[0]
     assert len([line for line in lines if "[warning" in line]) == 2
     assert "2 tables stand still" in lines[-1]
