@@ -40,7 +40,7 @@ class MergedChanges:
     """What a run of changes does to the table: keys to delete and rows to write."""
 
     deletes: pa.RecordBatch
-    """The keys to delete: the key columns in index order."""
+    """The keys to delete: the key columns in index order; of a table without a key whole rows."""
     upserts: pa.RecordBatch
     """Whole rows to write, in the order of their last change."""
 

@@ -233,6 +233,8 @@ class PreflightQuestion:
     """Whether no reader that the source has now can be its own."""
     facts: Sequence[str] = ()
     """What the sink writes of each change beside its rows: `SinkAbilities.facts`."""
+    needs_keys: str = ""
+    """Why no table without a key is copied; empty if such tables are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ def owned(
     before, after = fresh & (op != Op.INSERT), fresh & (op != Op.DELETE)
     if progress.finished and len(op):
         sides = [np.flatnonzero(before), np.flatnonzero(after)]
+        # a table without a key is one split: any column says how many rows there are
         columns = [
             pa.concat_arrays(
                 [
@@ -61,7 +62,7 @@ def owned(
                     for rows, wanted in zip((changes.before, changes.after), sides, strict=True)
                 ]
             )
-            for name in key
+            for name in key or changes.after.schema.names[:1]
         ]
         of = np.concatenate([transaction[wanted] for wanted in sides])
         applies = _after_their_split(columns, of, transactions, progress)
@@ -113,6 +114,8 @@ def _after_their_split(
 
 def split_numbers(columns: KeyColumns, progress: TableProgress) -> IntArray:
     """Return for each key the number of its split in `progress.finished`."""
+    if len(progress.finished) == 1:
+        return np.zeros(len(columns[0]), np.int64)
     starts = [finished.split.keys.start for finished in progress.finished[1:]]
     bounds = [start for start in starts if start is not None]
     if len(bounds) != len(starts):

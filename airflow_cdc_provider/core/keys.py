@@ -53,7 +53,7 @@ def bounding(kinds: KeyKinds) -> int:
 
 def bounding_whole(kinds: KeyKinds) -> bool:
     """Tell whether all columns of a key may bound splits."""
-    return bounding(kinds) == len(kinds)
+    return bool(kinds) and bounding(kinds) == len(kinds)
 
 
 def comparable(kinds: KeyKinds) -> bool:

@@ -136,6 +136,11 @@ class TableSchema:
         )
 
     @property
+    def has_key(self) -> bool:
+        """Tell whether rows have a key; without one only all of a row tells it from another."""
+        return bool(self.primary_key)
+
+    @property
     def key_kinds(self) -> KeyKinds:
         """Return the kind of each primary key column, which says how it is ordered."""
         prefixes = self.key_prefixes or (0,) * len(self.primary_key)

@@ -9,6 +9,9 @@ at that position, wherever it lies. So every key that the log has *touched* sinc
 the log left it, in the range or out of it; the rows that were read stand for all others. A row that
 was not touched is the same at L, when it was read, and now. `merge` says why spellings are no harm.
 
+**No key at all**: the rows were read at exactly one place of the log, and the changes from there on
+are added up (`columns.multiset`).
+
 The same holds for rows that were read because a column of theirs lies in an interval, or because
 their keys were listed, whatever the kind of the keys. A key that was listed is given up by the sink
 like one that was touched: what the source has of it is among the rows.
@@ -25,6 +28,7 @@ from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers
 from airflow_cdc_provider.columns.backfill import as_read, replay, staying
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.merge import merge
+from airflow_cdc_provider.columns.multiset import with_changes
 from airflow_cdc_provider.columns.row_keys import in_range, key_codes
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.columns.shaping import shaped_keys, shaped_rows
@@ -49,6 +53,8 @@ def joined_rows(
     were read, where these are the split's.
     """
     changes = list(changes)
+    if not schema.has_key:
+        return JoinedRows(_with_changes(rows, changes, schema))
     if not (split.is_whole_range and comparable(split.key_kinds)):
         return _as_the_log_left_it(rows, changes, schema, listed)
     if not any(_meets(each, schema, split) for each in changes):
@@ -62,6 +68,14 @@ def shaped_join(joined: JoinedRows, plan: TablePlan) -> JoinedRows:
         return joined
     touched = None if joined.touched is None else shaped_keys(joined.touched, plan)
     return JoinedRows(shaped_rows(joined.rows, plan), touched)
+
+
+def _with_changes(
+    rows: SplitRows, changes: Sequence[TableChanges], schema: TableSchema
+) -> SplitRows:
+    """Return all rows of a table without a key behind the changes, which begin at their place."""
+    run = [as_read(each, rows.schema, schema.table) for each in changes if len(each)]
+    return ArrowRows(with_changes(_table(rows), run, schema.table)) if run else rows
 
 
 def _meets(changes: TableChanges, schema: TableSchema, split: SnapshotSplit) -> bool:

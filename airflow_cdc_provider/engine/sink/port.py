@@ -303,6 +303,8 @@ class SinkAbilities:
     """Its tables can be changed as the source's are, while the stream flows."""
     isolates_tables: bool = False
     """One table can be left alone while the others flow, and come back."""
+    takes_tables_without_key: bool = False
+    """It has rows that nothing but their content tells apart, each as often as the source."""
     facts: tuple[str, ...] = ()
     """What of Debezium's `source` it writes with each change."""
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
 from airflow_cdc_provider.columns.few_changes import FewMerged, FewTables, merge_few
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
+from airflow_cdc_provider.columns.multiset import net_rows
 from airflow_cdc_provider.columns.shaping import shaped_changes, shaped_columns
 from airflow_cdc_provider.columns.split_filter import filtered
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
@@ -247,7 +248,7 @@ class Selection:
             if progress.finished or not _covers(position, progress.applied_through):
                 return None
             plan = self.captured.plan_of(few.table, few.schema)
-            if not plan.shape.is_identity:
+            if not (plan.shape.is_identity and plan.schema.has_key):
                 return None
             places = [few.schema.get_field_index(name) for name in plan.schema.primary_key]
             merged = merge_few(few.changes, places)
@@ -352,9 +353,15 @@ def _merged(parts: Sequence[tuple[TablePlan, TableChanges]]) -> tuple[TableWork,
     """Merge the changes of each table; one table may come in several pieces, in log order."""
     ordered = sorted(parts, key=lambda part: (part[0].schema.table, part[1].ordinal[0].as_py()))
     return tuple(
-        TableWork(plan, merge([changes for _, changes in pieces], plan.target.primary_key))
+        TableWork(plan, _merged_table(plan, [changes for _, changes in pieces]))
         for plan, pieces in groupby(ordered, key=lambda part: part[0])
     )
+
+
+def _merged_table(plan: TablePlan, changes: Sequence[TableChanges]) -> MergedChanges:
+    """Merge one table's changes: by its key, or without one by whole rows."""
+    key = plan.target.primary_key
+    return merge(changes, key) if key else net_rows(changes)
 
 
 def _difference(wanted: pa.Schema, found: pa.Schema) -> str:

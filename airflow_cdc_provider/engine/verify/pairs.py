@@ -82,6 +82,14 @@ class Pairing:
             )
         shared = [each for each in self.source.digests if each in self.sink.digests]
         why = self._why(plan, shared)
+        if why and not here.has_key:
+            raise RefusedError(
+                f"table {here.table} has no key, so it can be compared only by a digest of the "
+                f"servers' own: {why}",
+                where="verify",
+                risk=NOTHING_CHANGED,
+                remedy="leave the table out of this comparison",
+            )
         if why:
             if BY_COLUMNS not in shared:
                 raise ValueError("a side does not have the digest that every side has")
@@ -118,7 +126,7 @@ class Pairing:
             here.key_kinds,
             self.source.table(pair),
             self.sink.table(pair),
-            all(kind.splittable for kind in here.key_kinds),
+            here.has_key and all(kind.splittable for kind in here.key_kinds),
             digest,
         )
 
@@ -130,13 +138,6 @@ class Pairing:
             raise _not_there(table, "source", "check the name and the grants")
         if there is None:
             raise _not_there(target, "sink", "run the pipeline first")
-        if not here.primary_key:
-            raise RefusedError(
-                f"table {table} has no primary key, and no unique key over NOT NULL columns: its "
-                "rows cannot be told apart",
-                where="verify",
-                remedy="add one of them, or leave the table out",
-            )
         return here.ignoring(plan.schema.ignored), there
 
 

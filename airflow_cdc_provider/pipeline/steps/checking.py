@@ -60,6 +60,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     WaitingPattern,
     captured_tables,
+    needs_keys,
     require_separate,
     shared_targets,
 )
@@ -177,6 +178,7 @@ def _checked(run: Run) -> CheckReport:
             # ids that follow from the pipeline's name are taken by nobody but itself
             is_new=not is_planned and run.model.source.has_written_ids,
             facts=sink_of(run).abilities.facts,
+            needs_keys=needs_keys(run.loaded),
         ),
         at_sink=_as_planned(run, planned.plans, changing),
     )
@@ -231,7 +233,9 @@ def require_addable(run: Run, later: Captured) -> None:
 
 def require_copyable(run: Run, changed: Captured) -> None:
     """Refuse tables whose definition changed to one that preflight would block."""
-    question = PreflightQuestion(changed.plans, changed.picked)
+    question = PreflightQuestion(
+        changed.plans, changed.picked, needs_keys=needs_keys(run.loaded)
+    )
     findings = _preflight(run, question, at_sink=())
     CheckReport(str(run.name), changed.plans, sorted_findings(findings)).require_fit()
 
@@ -289,7 +293,8 @@ def _as_planned(
 def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
     """Return preflight's findings on tables that came after the plan."""
     try:
-        return _preflight(run, PreflightQuestion(later.plans, later.picked))
+        why = needs_keys(run.loaded)
+        return _preflight(run, PreflightQuestion(later.plans, later.picked, needs_keys=why))
     except SchemaMovedError:
         raise
     except CdcError as error:

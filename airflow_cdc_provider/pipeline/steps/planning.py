@@ -285,7 +285,7 @@ def _origin(run: Run, now: PlanOrigin, not_copied: Sequence[TableId]) -> PlanOri
 
 def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:
     """Refuse tables without a key, or with a shared sink table."""
-    require_keys(tables)
+    require_keys(run.loaded, tables)
     require_separate(run.loaded, tables)
 
 

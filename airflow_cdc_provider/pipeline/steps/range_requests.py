@@ -80,6 +80,11 @@ def resync_scope(
             "name that one table with --table",
         )
     schema = plans[named[0]].schema
+    if is_part and not schema.has_key:
+        raise refused(
+            f"{schema.table} has no key, so a part of its rows cannot be read again",
+            "ask for the whole table",
+        )
     if from_key is not None or to_key is not None:
         ranges = (_range(run, schema, from_key, to_key),)
     scope = Scope(named, ranges, None if where is None else _condition(run, schema, where))

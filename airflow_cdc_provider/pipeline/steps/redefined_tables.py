@@ -96,7 +96,7 @@ def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange
             )
             for table, plan in plans.items()
         ]
-        require_keys(after)
+        require_keys(run.loaded, after)
         require_copyable(run, captured_tables(run).only(plans))
         builder.require_creatable(after)
     return tuple(_change(run, plans[plan.schema.table], plan, at) for plan in after)

@@ -2,7 +2,8 @@
 
 A request has some ranges of the key with all rows that differ and few others. Where the key's order
 is the server's own, as a text's, it lists the keys. Where so many rows differ that the comparison
-ended early, or too many to be listed, it has the whole table. A table whose key at the sink has
+ended early, or too many to be listed, or the table has no key, it has the whole table. A table
+whose key at the sink has
 other columns than the source's has no repair: rows that only the sink has would stay. Rows that
 differ only until the
 stream has passed are none of these: verify waits for it, and where no stream is at work it refuses
@@ -59,5 +60,7 @@ def _scope(run: Run, verdict: TableVerdict) -> Scope:
     if KeyRange() not in verdict.differing:
         return Scope((verdict.table,), verdict.differing)
     schema = planned_schema(run, verdict.table)
+    if not schema.has_key:
+        return Scope((verdict.table,))
     listed = offered(source_of(run), ReadsText).key_list(schema, verdict.differing_keys)
     return Scope((verdict.table,), (), listed)

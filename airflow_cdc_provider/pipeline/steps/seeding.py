@@ -366,7 +366,7 @@ def _read_unwritten(
 def _begin(run: Run, captured: Captured, start: LogPosition) -> str:
     """Store a plan whose tables all stream from one place, and that place as handed off."""
     plans = captured.plans
-    require_keys(plans)
+    require_keys(run.loaded, plans)
     require_separate(run.loaded, plans)
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(plans)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import closing
@@ -24,10 +24,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.source_port import KnowsReach
+from airflow_cdc_provider.columns.source_port import KnowsReach, Source, Verifies, offered
 from airflow_cdc_provider.core.errors import CdcError, SnapshotRequiredError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.core.keys import bounding_whole
+from airflow_cdc_provider.core.keys import KeyRange, bounding_whole
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.engine.job_result import JobResult
@@ -47,6 +47,8 @@ from airflow_cdc_provider.pipeline.steps.sink import (
 from airflow_cdc_provider.systems import registry
 
 if TYPE_CHECKING:
+
+    from airflow_cdc_provider.core.table_schema import TableSchema
     from airflow_cdc_provider.core.stream_split import StreamSplit
     from airflow_cdc_provider.engine.job import Job
 
@@ -196,11 +198,13 @@ def _rows_left(run: Run) -> str:
     starts = {split.table: split.keys.start for split in unread if split.keys.end is None}
     starts |= {table: None for table, state in tables.items() if not state.planning_done}
     schemas = {table: tables[table].plan.schema for table in starts}
-    if len(schemas) > SMALL_TABLES or not all(
+    keyless = [schemas.pop(table) for table in [*schemas] if not schemas[table].has_key]
+    if len(schemas) + len(keyless) > SMALL_TABLES or not all(
         bounding_whole(schema.key_kinds) for schema in schemas.values()
     ):
         return ""
     source = source_of(run)
+    rows += _rows_without_key(source, keyless)
     with source.catalogue() as catalogue:
         now = catalogue.schemas([*schemas])
     with source.boundaries(_ROWS_A_LOOK) as boundaries:
@@ -213,5 +217,16 @@ def _rows_left(run: Run) -> str:
         return ""
     # behind the last boundary that was found, or before the first one, are fewer rows than a look's
     most = rows + _ROWS_A_LOOK * len(schemas)
-    of = counted(len({split.table for split in unread} | schemas.keys()), "table")
-    return f"at most about {most:,} rows of {of}" if most else "no rows"
+    tables_left = {split.table for split in unread} | starts.keys()
+    of = counted(len(tables_left), "table")
+    return f"at most about {most:,} rows of {of}" if tables_left else "no rows"
+
+
+def _rows_without_key(source: Source, tables: Sequence[TableSchema]) -> int:
+    """Count the rows of tables without a key, up to more than are small."""
+    rows = 0
+    if tables:
+        with closing(offered(source, Verifies).open_side()) as side:
+            for schema in tables:
+                rows += side.counts(schema, ()).count(KeyRange(), most=SMALL_ROWS + 1)
+    return rows

@@ -356,7 +356,7 @@ def _require_copyable(run: Run, captured: Captured, begun: Sequence[TablePlan]) 
     """Refuse tables without a key, with a shared target, or that preflight would block."""
     names = [plan.schema.table for plan in begun]
     others = [s.plan for s in run.store.tables(run.name) if s.table not in names]
-    require_keys(begun)
+    require_keys(run.loaded, begun)
     require_separate(run.loaded, [*others, *begun])
     require_addable(run, captured.only(names))
     with closing(open_table_builder(run)) as builder:

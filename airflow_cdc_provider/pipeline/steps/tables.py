@@ -159,8 +159,10 @@ class _Planner:
     def plan_of(self, fact: TableFacts, schema: TableSchema, target: TableId) -> TablePlan:
         """Return a table's plan; as the source has it, if the file's columns do not fit."""
         shape, alike = self._loaded.model.shape_of(fact.table), TablePlan.alike
-        if not schema.primary_key:
-            return alike(schema, target, fact.estimated_rows)  # refused for that later
+        if not schema.has_key and not shape.is_identity:
+            what = "it has no key, so it is copied as it is: all of its rows and columns"
+            self._refuse(fact.table, what, schema)
+            return alike(schema, target, fact.estimated_rows)
         if lost := sorted({*shape.left_out} - {column.name for column in schema.columns}):
             self._refuse(fact.table, f"{fact.table} has no column {lost[0]}", schema)
             return alike(schema, target, fact.estimated_rows)
@@ -198,18 +200,28 @@ def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None
         raise loaded.refusal(*found)
 
 
-def require_keys(plans: Iterable[TablePlan]) -> None:
-    """Refuse tables without a key: their rows could not be told apart."""
-    without = [plan.schema.table for plan in plans if not plan.schema.primary_key]
-    if without:
+def require_keys(loaded: LoadedPipeline, plans: Iterable[TablePlan]) -> None:
+    """Refuse tables without a key where their rows could not be told apart."""
+    why = needs_keys(loaded)
+    without = [plan.schema.table for plan in plans if not plan.schema.has_key]
+    if without and why:
         raise UnsupportedTableError(
             "no primary key, and no unique key over NOT NULL columns, on "
             f"{', '.join(map(str, without))}",
             where="source",
-            risk="rows could not be told apart: changes would be lost or doubled",
+            risk=f"{why}; changes would be lost or doubled",
             remedy="add a primary key (ALTER TABLE ... ADD PRIMARY KEY), or leave them out, in the "
             f"file under source: {exclude_line(without)}",
         )
+
+
+def needs_keys(loaded: LoadedPipeline) -> str:
+    """Return why a pipeline copies no table without a key; empty if it does."""
+    if loaded.model.topology is not None:
+        return "in a topology rows of two nodes could not be told apart"
+    if not loaded.model.sink.abilities.takes_tables_without_key:
+        return "this kind of sink cannot tell rows apart without a key"
+    return ""
 
 
 def _reserved_patterns(patterns: Sequence[TablePattern], catalogue: Catalogue) -> Iterator[Found]:

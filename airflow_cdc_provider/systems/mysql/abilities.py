@@ -13,4 +13,5 @@ ABILITIES = SinkAbilities(
     joins=True,
     changes_tables=True,
     isolates_tables=True,
+    takes_tables_without_key=True,
 )

@@ -46,8 +46,11 @@ def text_literal(text: str) -> str:
 def by_key(schema: TableSchema) -> str:
     """Return the index hint behind a table's name that makes servers read rows by the key.
 
-    Without it they may read a range by another index, or the whole table, and sort.
+    Without it they may read a range by another index, or the whole table, and sort. Of a table
+    without a key it is empty.
     """
+    if not schema.has_key:
+        return ""
     return f"FORCE INDEX ({quote_identifier(schema.key_name or 'PRIMARY')})"
 
 

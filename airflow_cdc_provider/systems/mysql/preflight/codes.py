@@ -166,9 +166,9 @@ class Code(FindingCode):
     )
     TABLE_PRIMARY_KEY = (
         "table.primary_key",
-        "block",
-        "there is none, and no unique key over columns that are NOT NULL in its place: rows could "
-        "not be told apart",
+        "block, warn",
+        "there is none, and no unique key over columns that are NOT NULL in its place; it blocks "
+        "in a topology and for a change log, see [Tables without a key](keyless.md)",
     )
     TABLE_GENERATED_KEY = (
         "table.generated_key",

@@ -167,9 +167,7 @@ def _source(
     plans = question.plans
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
-    yield from table_findings(
-        capabilities, schemas, keys, estimates, is_snapshot_done=question.is_snapshot_done
-    )
+    yield from table_findings(capabilities, schemas, keys, estimates, question)
     yield from definition_findings(connection, schemas)
     yield from _source_privileges(connection, capabilities, subject, plans)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from airflow_cdc_provider.columns.source_port import PreflightQuestion
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
@@ -28,14 +29,13 @@ def table_findings(
     schemas: Sequence[TableSchema],
     keys: Sequence[ForeignKey],
     estimates: dict[TableId, int],
-    *,
-    is_snapshot_done: bool = False,
+    question: PreflightQuestion,
 ) -> Iterator[Finding]:
     """Yield the findings about the source's tables: engine, key, types and cascades."""
-    keyless = [schema.table for schema in schemas if not schema.primary_key]
+    keyless = [schema.table for schema in schemas if not schema.has_key]
     # a stream stops one table and lets the others flow, so each has a finding of its own
-    for tables in [[table] for table in keyless] if is_snapshot_done else [keyless]:
-        yield from _keyless(tables)
+    for tables in [[table] for table in keyless] if question.is_snapshot_done else [keyless]:
+        yield from _keyless(tables, question.needs_keys)
     for schema in schemas:
         yield from _engine(schema)
         yield from _key(schema, estimates.get(schema.table, 0))
@@ -113,7 +113,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
     )
 
 
-def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
+def _keyless(tables: Sequence[TableId], needs_keys: str) -> Iterator[Finding]:
     """Yield one finding about these tables without a key, with statements that add one."""
     if not tables:
         return
@@ -122,13 +122,18 @@ def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
         "AUTO_INCREMENT PRIMARY KEY;"
         for table in tables
     )
+    why = (
+        "each is read as one split, at a moment when nobody writes to it; an update or a delete "
+        "makes the sink read its whole table, unless an index of it helps; and a part of it cannot "
+        "be read again"
+    )
     yield Finding(
         Code.TABLE_PRIMARY_KEY,
-        Level.BLOCK,
+        Level.BLOCK if needs_keys else Level.WARN,
         ", ".join(map(str, tables)),
         "no primary key, and no unique key over NOT NULL columns",
         "a primary key, or a unique key of whole columns that are all NOT NULL",
-        "rows could not be told apart: changes would be lost or doubled",
+        f"{needs_keys}: changes would be lost or doubled" if needs_keys else why,
         f"{alters} Or leave them out, in the file under source: {exclude_line(tables)}",
         only=str(tables[0]) if len(tables) == 1 else "",
     )

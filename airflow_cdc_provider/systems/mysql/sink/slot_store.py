@@ -43,6 +43,7 @@ from airflow_cdc_provider.systems.mysql.sink.commit_script import (
 )
 from airflow_cdc_provider.systems.mysql.sink.few_statements import FewStatements
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
+from airflow_cdc_provider.systems.mysql.sink.keyless_rows import delete_rows
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
@@ -275,13 +276,18 @@ class MySqlSlotStore:
     def _table_statements(self, work: TableWork) -> list[RowStatement] | None:
         """Return the statements, as SQL text, of what `_write_table` does; None if not possible."""
         writer, merged = self._writer(work), work.merged
+        if not work.plan.target.has_key and merged.deletes.num_rows:
+            return None
         upserts = self._upserts(work.plan)
         mode = WriteMode.UPSERT if upserts else WriteMode.INSERT
         written = writer.write_statements(merged.upserts, mode)
         if written is None:
             return None
-        statements = RowStatement.of(writer.delete_statements(merged.deletes), counts_rows=False)
-        if not upserts:
+        statements: list[RowStatement] = []
+        if work.plan.target.has_key:
+            deletes = writer.delete_statements(merged.deletes)
+            statements = RowStatement.of(deletes, counts_rows=False)
+        if not upserts and work.plan.target.has_key:
             again = writer.delete_statements(self._keys(work))
             statements += RowStatement.of(again, counts_rows=False)
         return statements + RowStatement.of(written, counts_rows=not upserts)
@@ -301,6 +307,10 @@ class MySqlSlotStore:
     def _write_table(self, work: TableWork, *, load: bool) -> None:
         """Delete a table's keys first, then write its rows, none of which meets an old one."""
         writer, merged = self._writer(work), work.merged
+        if not work.plan.target.has_key:
+            delete_rows(self.session, work.plan, merged.deletes)
+            writer.write([merged.upserts], WriteMode.INSERT, load=load)
+            return
         writer.delete_keys(merged.deletes)
         if self._upserts(work.plan):
             fits = load and self._table(work.plan).replaces(work.plan)
@@ -321,7 +331,7 @@ class MySqlSlotStore:
 
     def _upserts(self, plan: TablePlan) -> bool:
         """Tell whether rows of the plan's table may be written by upsert."""
-        return self._table(plan).upserts(plan)
+        return plan.target.has_key and self._table(plan).upserts(plan)
 
     def _keys(self, work: TableWork) -> pa.RecordBatch:
         """Return the keys of the rows that are written."""

@@ -75,7 +75,8 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
     """Return a key inside the split, with about half of the split's rows before it."""
     columns = split.key_columns[: bounding(split.key_kinds)]
     if not columns:
-        raise _uncuttable(split, "its key cannot bound a range")
+        why = "its key cannot bound a range" if split.key_columns else "its table has no key"
+        raise _uncuttable(split, why)
     condition = split_predicate(split)
     schema = read_schema(connection, split.table)
     source = f"FROM {quote_table(split.table)} {by_key(schema)} WHERE {condition}"

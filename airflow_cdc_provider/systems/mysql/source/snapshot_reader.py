@@ -8,6 +8,8 @@ For each split, in this order (laws 1 to 3):
 3. H is taken: the end of the log, after the last row;
 4. the log of (L, H] is replayed onto the rows, which then are the table at H.
 
+A table without a key is read under a view that is known to be of one place (`quiet_views`).
+
 On MariaDB the rows are read in the transaction that L belongs to, L is H, and there is nothing to
 replay. A split that is not backfilled (by wish, or because its keys are texts) is left at L, and
 its H only says from where on the sink is consistent.
@@ -68,6 +70,7 @@ from airflow_cdc_provider.systems.mysql.source.log_files import log_end
 from airflow_cdc_provider.systems.mysql.source.log_fingerprint import imprint_at, require_known
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from airflow_cdc_provider.systems.mysql.source.log_tail import LogTail
+from airflow_cdc_provider.systems.mysql.source.quiet_views import open_quiet_view
 from airflow_cdc_provider.systems.mysql.source.split_log import (
     REPLAY_BYTES,
     SplitLog,
@@ -184,6 +187,8 @@ class SnapshotReader:
         began = time.monotonic()
         session = self._session or self._open_session()
         schema = self._tables[split.table]
+        if not schema.has_key:
+            return self._read_without_key(session, split, schema, began)
         listener, watermarks = self._listener, session.watermarks
         listener.before_low(split)
         low = self._checked_low(watermarks.low())
@@ -225,6 +230,39 @@ class SnapshotReader:
             read_s=time.monotonic() - began,
         )
         return rows, report
+
+    def _read_without_key(
+        self, session: _Session, split: SnapshotSplit, schema: TableSchema, began: float
+    ) -> tuple[SplitRows, SplitReport]:
+        """Read all rows of a table without a key at one place of the log, which is L and H."""
+        connection, listener = session.connection, self._listener
+        listener.before_low(split)
+        low, high = open_quiet_view(
+            connection, session.watermarks, self.tail, schema, self._checked_low
+        )
+        self._check_definition(session, schema)
+        listener.after_low(split)
+        decoder = TextDecoder(schema, zero_dates=self._zero_dates)
+        read = TextRows(self._select(connection, split, split_predicate(split), decoder), decoder)
+        listener.before_high(split)
+        self._check_definition(session, schema)
+        query(connection, "COMMIT")
+        listener.after_high(split)
+        if high != low:
+            high = self._exact(high, low)
+        high = self._identified(high)
+        self._last_read = AppliedThrough(split.split_id, high)
+        report = SplitReport(
+            split_id=split.split_id,
+            low=high,
+            high=high,
+            rows=read.rows,
+            bytes=read.bytes,
+            fingerprint=self._fingerprints[split.table],
+            attempt=0,
+            read_s=time.monotonic() - began,
+        )
+        return read, report
 
     # --- the session --------------------------------------------------------------------------
 
@@ -360,6 +398,14 @@ class SnapshotReader:
 
     def _too_big(self, split: SnapshotSplit) -> SplitTooBigError:
         """Return the error for a split of too many bytes."""
+        if not self._tables[split.table].has_key:
+            return SplitTooBigError(
+                f"{split.table} has no key, so it is read as one split, and it holds more than "
+                f"{self._max_split_bytes} bytes",
+                str(self._endpoint),
+                "none: what was read is dropped",
+                "raise snapshot.max_split_mb, if readers have that much memory, or give it a key",
+            )
         return SplitTooBigError(
             f"split {split.split_id} {split.keys} holds more than {self._max_split_bytes} bytes",
             str(self._endpoint),

@@ -201,6 +201,44 @@ class MySqlTableSide:
 
 
 @dataclass(frozen=True, slots=True)
+class MySqlKeylessSide(MySqlTableSide):
+    """One table without a key: a row's hash is its key, and how many there are is compared.
+
+    Hashes are added, not combined bit by bit: two equal rows would cancel each other out.
+    """
+
+    def bucket_sums(self) -> Mapping[int, Sum]:
+        """Return the sums of all rows, by buckets of their hashes."""
+        found = self._ask(
+            f"SELECT {self._bucket}, COUNT(*), {self._made}, SUM({self.text.number}), "
+            f"SUM({self.text.size}) {self._rows('TRUE')} GROUP BY 1"
+        )
+        for _, rows, made, _, _ in found:
+            self._all_made(rows, made)
+        return {int(b): Sum(int(n), int(x or 0), int(size or 0)) for b, n, _, x, size in found}
+
+    def values_of(self, keys: Collection[Key]) -> Rows:
+        """Return nothing: rows that have one hash differ in nothing but how many they are."""
+        return {}
+
+    def _hashes(self, part: str) -> Hashes:
+        """Return how many rows there are of each hash, among those that meet a condition."""
+        found = self._ask(
+            f"SELECT {self.text.hash}, COUNT(*) {self._rows(part)} GROUP BY 1"
+        )
+        return {(str(row[0]),): str(row[1]) for row in found}
+
+    def _one_of(self, keys: Sequence[Key]) -> str:
+        """Return the condition that a row's hash is one of these."""
+        return one_of((self.text.hash,), list(keys))
+
+    @property
+    def _bucket(self) -> str:
+        """Return the SQL expression of a hash's bucket."""
+        return f"CRC32({self.text.hash}) % {_BUCKETS}"
+
+
+@dataclass(frozen=True, slots=True)
 class MySqlVerifySide:
     """One server's session for comparing tables."""
 
@@ -229,7 +267,8 @@ class MySqlVerifySide:
         left, right = row_texts(pair.source, pair.sink)
         own, text = (pair.source, left) if self.role is Role.SOURCE else (pair.sink, right)
         key = pair.source.primary_key
-        return MySqlTableSide(self.connection, own, key, text, self.role)
+        kind = MySqlTableSide if key else MySqlKeylessSide
+        return kind(self.connection, own, key, text, self.role)
 
     def columns_of(self, own: ColumnsRead, other: ColumnsRead) -> MySqlColumnsSide:
         """Return this side's table of a pair, to be read as columns."""

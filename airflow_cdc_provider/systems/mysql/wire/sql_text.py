@@ -101,6 +101,13 @@ def key_list(
     return _joined(rows, columns, b",(", b")", own_charset=own_charset)
 
 
+def column_text(array: pa.Array, column: Column) -> pa.Array:
+    """Return a column's values as SQL text; NULL stays NULL."""
+    piece = _piece(array, column, own_charset=False)
+    text = _as_binary(piece.text, pa.large_binary())
+    return _around(text, piece.before, piece.after)
+
+
 def _joined(
     rows: pa.RecordBatch,
     columns: Sequence[Column],

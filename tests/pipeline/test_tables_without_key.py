@@ -1,0 +1,147 @@
+"""Tables without any key: copied, followed and compared as multisets of rows."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from airflow_cdc_provider.core.errors import CdcError, IntegrityError, PipelineFileError
+from airflow_cdc_provider.core.findings import Level
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from airflow_cdc_provider.pipeline.steps.verifying import verify
+from tests.beside import beside
+from tests.pipeline.altered_tables import catch_up
+from tests.pipeline.conftest import Shop
+from tests.servers.given import SqlServer
+from tests.servers.replication import is_mariadb
+
+NOTES = """CREATE TABLE notes (
+  n INT, big BIGINT UNSIGNED, small DECIMAL(30,10), f FLOAT, d DOUBLE, yes BIT(9),
+  word VARCHAR(20) CHARACTER SET utf8mb4, latin VARCHAR(20) CHARACTER SET latin1,
+  fixed CHAR(9) CHARACTER SET latin1, long_word TEXT, bytes VARBINARY(20), padded BINARY(4),
+  heap BLOB, day DATE, at DATETIME(6), stamp TIMESTAMP(3) NULL, clock TIME(6), y YEAR,
+  kind ENUM('a', 'b', ''), flags SET('x', 'y', 'z'), doc JSON, spot POINT,
+  twice INT AS (n * 2) STORED)"""
+VALUES = {
+    "n": ["1", "2", "-3"],
+    "big": ["18446744073709551615", "0"],
+    "small": ["0.0000000001", "-12345678901234567890.5"],
+    "f": ["1.1", "0e0", "-0e0", "3.4e38", "1e-40"],
+    "d": ["1.1", "0e0", "-0e0", "1.7976931348623157e308", "5e-324"],
+    "yes": ["b'1'", "b'100000000'"],
+    "word": ["'a'", "'A'", "'a '", "'ä'", "''", "'o''clock \\\\'", "'\U0001f600'"],
+    "latin": ["'a'", "'A'", "'é'", "'€'"],
+    "fixed": ["'b'", "'B'", "'ß'"],
+    "long_word": ["REPEAT('x', 3000)", "'X'", "'x'", "'x '"],
+    "bytes": ["x'00'", "x''", "x'ff27'"],
+    "padded": ["x'01'", "x'0100'", "x'61'"],
+    "heap": ["x'00ff'", "'blob'"],
+    "day": ["'1970-01-01'", "'9999-12-31'"],
+    "at": ["'2001-02-03 04:05:06.000007'", "'2001-02-03 04:05:06'"],
+    "stamp": ["'2001-02-03 04:05:06.007'", "'2030-01-01 00:00:00'"],
+    "clock": ["'-838:59:59'", "'00:00:00.000001'"],
+    "y": ["2001", "0"],
+    "kind": ["'a'", "'b'", "''"],
+    "flags": ["'x,z'", "''", "'y'"],
+    "doc": ["'1'", "'1.0'", "'[1, {\"a\": \"é\"}]'", "'null'"],
+    "spot": ["POINT(1, 2)", "POINT(-0e0, 2.5)"],
+}
+
+
+class Notes:
+    """A table that has no key at the source, and is written to at random."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.table = TableId(shop.database, "notes")
+        seed = random.randrange(1 << 32)
+        print(f"seed: {seed}")
+        self.rng = random.Random(seed)
+
+    def row(self) -> str:
+        picked = [self.rng.choice([*VALUES[name], "NULL"]) for name in VALUES]
+        if self.rng.random() < 0.4:  # one of few, so that rows are there twice
+            picked = [VALUES[name][self.rng.randrange(2)] for name in VALUES]
+            picked[1:] = [VALUES[name][0] for name in list(VALUES)[1:]]
+        return f"({', '.join(picked)})"
+
+    def insert(self, rows: int) -> None:
+        names = ", ".join(VALUES)
+        rows_sql = ", ".join(self.row() for _ in range(rows))
+        self.shop.at_source(f"INSERT INTO notes ({names}) VALUES {rows_sql}")
+
+    def write(self) -> None:
+        """Change some rows, one of several equal ones among them."""
+        name = self.rng.choice(list(VALUES))
+        value = self.rng.choice([*VALUES[name], "NULL"])
+        for statement in self.rng.sample(
+            (
+                f"DELETE FROM notes LIMIT {self.rng.randrange(3)}",
+                f"UPDATE notes SET {name} = {value} LIMIT {self.rng.randrange(4)}",
+                f"UPDATE notes SET n = n + 1 WHERE n < 5 LIMIT {self.rng.randrange(9)}",
+                f"DELETE FROM notes WHERE n = {self.rng.randrange(5)} LIMIT 2",
+            ),
+            k=2,
+        ):
+            self.shop.at_source(statement)
+        self.insert(self.rng.randrange(1, 6))
+
+    def is_equal(self) -> bool:
+        """Compare dumps of both sides, and our own comparison."""
+        (verdict,) = verify(self.shop.run(), tables=[self.table], settle_s=5).tables
+        dumped = self.dumped_at_source() == self.dumped_at_sink()
+        assert verdict.equal == dumped, verdict
+        return dumped
+
+    def dumped_at_source(self) -> Counter[tuple[object, ...]]:
+        return Counter(self.shop.source.execute(self._dump(), database=self.shop.database))
+
+    def dumped_at_sink(self) -> Counter[tuple[object, ...]]:
+        return Counter(self.shop.sink_rows(self._dump()))
+
+    def _dump(self) -> str:
+        as_texts = {name: f"HEX({name})" for name in VALUES}
+        as_texts |= {name: f"HEX(CONCAT({name} + 0e0))" for name in ("f", "d")}
+        as_texts["doc"] = "HEX(CAST(doc AS CHAR))"
+        return f"SELECT {', '.join(as_texts.values())}, twice FROM notes"
+
+
+class WithoutKey:
+    @pytest.fixture
+    def notes(self, shop: Shop) -> Notes:
+        shop.at_source(NOTES)
+        made = Notes(shop)
+        made.insert(300)
+        return made
+
+    def test_it(self, notes: Notes) -> None:
+        shop = notes.shop
+        (told,) = [each for each in check(shop.run()).findings if each.code == "table.primary_key"]
+        assert told.level is Level.WARN
+        with beside(notes.write, every_s=0.02):
+            catch_up(shop)
+            catch_up(shop)
+        catch_up(shop)
+        assert notes.is_equal()
+
+
+class TestMySql(WithoutKey):
+    pass
+
+
+class TestFromMariaDb(WithoutKey):
+    @pytest.fixture
+    def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
