@@ -72,7 +72,7 @@ def watched(
         return re.findall(r"(\[\w+ *\] .*?) *\[airflow_cdc_provider", "".join(printed))
 
     async def follow() -> None:
-        looks = asyncio.create_task(anext(watching.run()))
+        looks = asyncio.ensure_future(anext(watching.run()))
         for _ in range(3000):
             await asyncio.sleep(0.02)
             if len(told()) >= lines or looks.done():

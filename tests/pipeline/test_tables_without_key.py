@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.core.errors import CdcError, IntegrityError, PipelineFileError
+from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError, TablesStoppedError
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
 from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.beside import beside
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
-from tests.servers.replication import is_mariadb
 
 NOTES = """CREATE TABLE notes (
   n INT, big BIGINT UNSIGNED, small DECIMAL(30,10), f FLOAT, d DOUBLE, yes BIT(9),
@@ -40,10 +40,10 @@ VALUES = {
     "word": ["'a'", "'A'", "'a '", "'ä'", "''", "'o''clock \\\\'", "'\U0001f600'"],
     "latin": ["'a'", "'A'", "'é'", "'€'"],
     "fixed": ["'b'", "'B'", "'ß'"],
-    "long_word": ["REPEAT('x', 3000)", "'X'", "'x'", "'x '"],
+    "long_word": ["REPEAT('ä', 3000)", "REPEAT('Ä', 3000)", "'X'", "'x'", "'x '"],
     "bytes": ["x'00'", "x''", "x'ff27'"],
     "padded": ["x'01'", "x'0100'", "x'61'"],
-    "heap": ["x'00ff'", "'blob'"],
+    "heap": ["REPEAT(x'00ff', 9000)", "x'00ff'", "'blob'"],
     "day": ["'1970-01-01'", "'9999-12-31'"],
     "at": ["'2001-02-03 04:05:06.000007'", "'2001-02-03 04:05:06'"],
     "stamp": ["'2001-02-03 04:05:06.007'", "'2030-01-01 00:00:00'"],
@@ -51,7 +51,7 @@ VALUES = {
     "y": ["2001", "0"],
     "kind": ["'a'", "'b'", "''"],
     "flags": ["'x,z'", "''", "'y'"],
-    "doc": ["'1'", "'1.0'", "'[1, {\"a\": \"é\"}]'", "'null'"],
+    "doc": ["'1'", "'1.0'", '\'[1, {"a": "é"}]\'', "'null'"],
     "spot": ["POINT(1, 2)", "POINT(-0e0, 2.5)"],
 }
 
@@ -62,25 +62,26 @@ class Notes:
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
         self.table = TableId(shop.database, "notes")
+        self.names = [*VALUES]
         seed = random.randrange(1 << 32)
         print(f"seed: {seed}")
         self.rng = random.Random(seed)
 
     def row(self) -> str:
-        picked = [self.rng.choice([*VALUES[name], "NULL"]) for name in VALUES]
+        picked = [self.rng.choice([*VALUES[name], "NULL"]) for name in self.names]
         if self.rng.random() < 0.4:  # one of few, so that rows are there twice
-            picked = [VALUES[name][self.rng.randrange(2)] for name in VALUES]
-            picked[1:] = [VALUES[name][0] for name in list(VALUES)[1:]]
+            picked = [VALUES[name][0] for name in self.names]
+            picked[0] = str(self.rng.randrange(3))
         return f"({', '.join(picked)})"
 
     def insert(self, rows: int) -> None:
-        names = ", ".join(VALUES)
-        rows_sql = ", ".join(self.row() for _ in range(rows))
-        self.shop.at_source(f"INSERT INTO notes ({names}) VALUES {rows_sql}")
+        values = ", ".join(self.row() for _ in range(rows))
+        names = ", ".join(self.names)
+        self.shop.at_source(f"INSERT INTO notes ({names}) VALUES {values}")
 
     def write(self) -> None:
         """Change some rows, one of several equal ones among them."""
-        name = self.rng.choice(list(VALUES))
+        name = self.rng.choice(self.names)
         value = self.rng.choice([*VALUES[name], "NULL"])
         for statement in self.rng.sample(
             (
@@ -93,6 +94,9 @@ class Notes:
         ):
             self.shop.at_source(statement)
         self.insert(self.rng.randrange(1, 6))
+
+    def at_sink(self, sql: str) -> None:
+        self.shop.sink.execute(sql, database=self.shop.target)
 
     def is_equal(self) -> bool:
         """Compare dumps of both sides, and our own comparison."""
@@ -108,7 +112,7 @@ class Notes:
         return Counter(self.shop.sink_rows(self._dump()))
 
     def _dump(self) -> str:
-        as_texts = {name: f"HEX({name})" for name in VALUES}
+        as_texts = {name: f"HEX({name})" for name in self.names}
         as_texts |= {name: f"HEX(CONCAT({name} + 0e0))" for name in ("f", "d")}
         as_texts["doc"] = "HEX(CAST(doc AS CHAR))"
         return f"SELECT {', '.join(as_texts.values())}, twice FROM notes"
@@ -122,13 +126,101 @@ class WithoutKey:
         made.insert(300)
         return made
 
-    def test_it(self, notes: Notes) -> None:
+    def test_rows_come_and_go_as_often_as_at_the_source_while_it_is_written_to(
+        self, notes: Notes
+    ) -> None:
         shop = notes.shop
         (told,) = [each for each in check(shop.run()).findings if each.code == "table.primary_key"]
         assert told.level is Level.WARN
-        with beside(notes.write, every_s=0.02):
+        with beside(notes.write, every_s=0.01):
+            for _ in range(3):
+                catch_up(shop)
+            asked = ask_resync(shop.run(), resync_scope(shop.run(), [str(notes.table)]))
             catch_up(shop)
+        run = catch_up(shop)
+        done = run.store.request(run.name, asked.request_id)
+        assert done is not None
+        assert done.status is RequestStatus.DONE
+        assert notes.is_equal()
+        for statement in (
+            "ALTER TABLE notes ADD COLUMN more VARCHAR(9) NOT NULL DEFAULT 'x' AFTER n",
+            "ALTER TABLE notes DROP COLUMN heap, ADD INDEX by_word (word)",
+        ):
+            shop.at_source(statement)
+            notes.names = [name for name in VALUES if name != "heap" or "ADD COLUMN" in statement]
+            notes.write()
+        catch_up(shop)
+        assert notes.is_equal()
+        shop.at_source("TRUNCATE TABLE notes")
+        notes.write()
+        catch_up(shop)
+        assert notes.is_equal()
+
+    def test_what_others_did_at_the_sink_is_found_and_mended(self, notes: Notes) -> None:
+        shop = notes.shop
+        shop.at_source("INSERT INTO notes (n, word) VALUES (4, 'A'), (4, 'A'), (4, 'A'), (5, 'B')")
+        catch_up(shop)
+        notes.at_sink("DELETE FROM notes WHERE n = 4 LIMIT 1")
+        notes.at_sink("UPDATE notes SET word = 'B ' WHERE n = 5 LIMIT 1")
+        assert not notes.is_equal()
+        report = verify(shop.run(), tables=[notes.table], settle_s=5)
+        (repair,) = repairs(shop.run(), report)
+        assert repair.scope.tables == (notes.table,)
+        assert not repair.scope.ranges
+        assert repair.scope.chosen is None
+        ask_repairs(shop.run(), (repair,))
+        catch_up(shop)
+        assert notes.is_equal()
+        notes.at_sink("DELETE FROM notes WHERE n = 4 LIMIT 1")
+        shop.at_source("UPDATE notes SET n = 77 WHERE n = 4")
+        with pytest.raises(TablesStoppedError, match=r"takes 3 rows.*the sink has 2 of them"):
             catch_up(shop)
+        reset_tables(shop.run(), [notes.table])
+        catch_up(shop)
+        assert notes.is_equal()
+
+    def test_a_table_that_was_left_alone_comes_back_by_the_log(self, notes: Notes) -> None:
+        shop = notes.shop
+        catch_up(shop)
+        pause_tables(shop.run(), [notes.table])
+        catch_up(shop)
+        for _ in range(5):
+            notes.write()
+        shop.at_source("INSERT INTO orders VALUES (9, 'nine', 90)")
+        catch_up(shop)
+        resume_tables(shop.run(), [notes.table])
+        with beside(notes.write, every_s=0.01):
+            catch_up(shop)
+        catch_up(shop)
+        assert notes.is_equal()
+
+    def test_a_part_of_its_rows_cannot_be_asked_for(self, notes: Notes) -> None:
+        shop = notes.shop
+        catch_up(shop)
+        table = str(notes.table)
+        with pytest.raises(RefusedError, match="has no key, so a part of its rows cannot be read"):
+            resync_scope(shop.run(), [table], where="n = 1")
+        with pytest.raises(RefusedError, match="has no key, so a part of its rows cannot be read"):
+            resync_scope(shop.run(), [table], from_key="1")
+        with pytest.raises(RefusedError, match="has no key, so a part of its rows cannot be read"):
+            backfill_scope(shop.run(), table, "n", start="1", end="2")
+
+    def test_it_is_copied_as_it_is(self, notes: Notes) -> None:
+        shop = notes.shop
+        text = shop.path.read_text()
+        shop.path.write_text(f'{text}tables: {{"{notes.table}": {{where: "n = 1"}}}}\n')
+        with pytest.raises(PipelineFileError, match="it has no key, so it is copied as it is"):
+            check(shop.run())
+
+    def test_several_writers_leave_it_to_one(self, notes: Notes) -> None:
+        shop = notes.shop
+        text = shop.path.read_text()
+        catch_up(shop)
+        for writers in (3, 2, 1):
+            merged = f"stream: {{apply: merged, writers: {writers}}}\n"
+            shop.path.write_text(text + merged)
+            with beside(notes.write, every_s=0.01):
+                catch_up(shop)
         catch_up(shop)
         assert notes.is_equal()
 

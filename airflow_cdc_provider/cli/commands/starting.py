@@ -209,8 +209,8 @@ def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
         choice = _asked(screen, given, "--table", "tables (as 1,3-5 or shop.*)", read)
     for table in choice.keyless:
         screen.say(
-            f"left out: {table} has no primary key, and no unique key over NOT NULL columns: its "
-            "rows could not be told apart"
+            f"left out: {table} has no primary key, and no unique key over NOT NULL columns; taken "
+            "out of source.exclude it is copied as well, at a cost"
         )
     screen.say(f"tables: {', '.join(str(one.table) for one in choice.picked)}")
     return choice

@@ -36,7 +36,8 @@ _NO_STATE = {
 }
 """By how the file names its servers."""
 _EXCLUDE = """\
-  # these have no primary key, and no unique key over NOT NULL columns in its place
+  # these have no primary key, and no unique key over NOT NULL columns in its place; without these
+  # lines they are copied, too, and `check` says what that costs
   exclude:
 {tables}
 """

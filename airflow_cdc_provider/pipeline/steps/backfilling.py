@@ -10,7 +10,12 @@ from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, refused, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import (
+    planned_schema,
+    refused,
+    require_key,
+    resync_scope,
+)
 from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 
@@ -23,6 +28,7 @@ def backfill_scope(
     """
     (named,) = resync_scope(run, [table]).tables
     schema = planned_schema(run, named)
+    require_key(schema)
     if start is None and end is None:
         raise refused(
             "an interval has an end on one side at least",

@@ -233,9 +233,7 @@ def require_addable(run: Run, later: Captured) -> None:
 
 def require_copyable(run: Run, changed: Captured) -> None:
     """Refuse tables whose definition changed to one that preflight would block."""
-    question = PreflightQuestion(
-        changed.plans, changed.picked, needs_keys=needs_keys(run.loaded)
-    )
+    question = PreflightQuestion(changed.plans, changed.picked, needs_keys=needs_keys(run.loaded))
     findings = _preflight(run, question, at_sink=())
     CheckReport(str(run.name), changed.plans, sorted_findings(findings)).require_fit()
 

@@ -185,8 +185,8 @@ def _require_a_keyed_table(pattern: TablePattern, offered: SourceTables) -> None
     if not any(one.has_key for one in fitting):
         raise WrongValueError(
             f"{str(pattern)!r} fits only tables without a primary key, or a unique key over "
-            "NOT NULL columns: rows could not be told apart",
-            "add one of them, or choose other tables",
+            "NOT NULL columns, which a new file leaves out",
+            "add one of them, or choose other tables, and pick these in the file",
         )
 
 

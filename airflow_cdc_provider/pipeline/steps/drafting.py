@@ -37,7 +37,8 @@ from airflow_cdc_provider.systems.registry import look_at, rights_at
 
 Form = dict[str, Any]
 _NO_KEY = (
-    "no primary key, and no unique key over NOT NULL columns: its rows could not be told apart"
+    "no primary key, and no unique key over NOT NULL columns; taken out of source.exclude it is "
+    "copied as well, at a cost"
 )
 Answer = TypeVar("Answer")
 DAG_FILE = """\

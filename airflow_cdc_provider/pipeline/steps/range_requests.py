@@ -80,11 +80,8 @@ def resync_scope(
             "name that one table with --table",
         )
     schema = plans[named[0]].schema
-    if is_part and not schema.has_key:
-        raise refused(
-            f"{schema.table} has no key, so a part of its rows cannot be read again",
-            "ask for the whole table",
-        )
+    if is_part:
+        require_key(schema)
     if from_key is not None or to_key is not None:
         ranges = (_range(run, schema, from_key, to_key),)
     scope = Scope(named, ranges, None if where is None else _condition(run, schema, where))
@@ -92,6 +89,15 @@ def resync_scope(
     _require_as_planned(run, chosen)
     require_last_node(run, chosen)
     return scope
+
+
+def require_key(schema: TableSchema) -> None:
+    """Refuse to read a part of the rows of a table without a key again."""
+    if not schema.has_key:
+        raise refused(
+            f"{schema.table} has no key, so a part of its rows cannot be read again",
+            "ask for the whole table by `resync`",
+        )
 
 
 def ask_resync(

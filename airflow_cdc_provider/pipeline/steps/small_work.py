@@ -47,9 +47,8 @@ from airflow_cdc_provider.pipeline.steps.sink import (
 from airflow_cdc_provider.systems import registry
 
 if TYPE_CHECKING:
-
-    from airflow_cdc_provider.core.table_schema import TableSchema
     from airflow_cdc_provider.core.stream_split import StreamSplit
+    from airflow_cdc_provider.core.table_schema import TableSchema
     from airflow_cdc_provider.engine.job import Job
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,12 @@ from airflow_cdc_provider.core.windows import (
 from airflow_cdc_provider.pipeline.file.model import BackfillTable
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope, interval_column
-from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, refused, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import (
+    planned_schema,
+    refused,
+    require_key,
+    resync_scope,
+)
 from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 
@@ -97,6 +102,7 @@ def _speaks_against(run: Run, schema: TableSchema | None, by: TimeColumn) -> tup
     if schema is None:
         return "backfill names it, and the pipeline does not copy it", "correct the file's backfill"
     try:
+        require_key(schema)
         _clock(run, schema, interval_column(schema, by.name), by)
     except CdcError as error:
         return error.what, error.remedy

@@ -79,7 +79,7 @@ def _table(plan: TablePlan) -> Iterator[Finding]:
         table_folder(plan.sink_table)
     except RefusedError as error:
         yield Finding(ChangeLogCode.FOLDER_NAME, Level.BLOCK, str(plan.sink_table), error.what)
-    if not comparable(plan.schema.key_kinds):
+    if plan.schema.has_key and not comparable(plan.schema.key_kinds):
         yield Finding(
             ChangeLogCode.EXACT_FILTER,
             Level.BLOCK,

@@ -59,9 +59,7 @@ def open_quiet_view(
             raise _never_quiet(connection, watermarks.mode, schema, tries)
 
 
-def _is_quiet(
-    tail: LogTail, schema: TableSchema, low: MySqlPosition, high: MySqlPosition
-) -> bool:
+def _is_quiet(tail: LogTail, schema: TableSchema, low: MySqlPosition, high: MySqlPosition) -> bool:
     """Tell whether the log of (L, H] changes nothing of a table."""
     if high == low or high.binlog is None:
         return high == low

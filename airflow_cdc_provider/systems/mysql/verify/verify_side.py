@@ -217,15 +217,13 @@ class MySqlKeylessSide(MySqlTableSide):
             self._all_made(rows, made)
         return {int(b): Sum(int(n), int(x or 0), int(size or 0)) for b, n, _, x, size in found}
 
-    def values_of(self, keys: Collection[Key]) -> Rows:
+    def values_of(self, keys: Collection[Key]) -> Rows:  # noqa: ARG002 - of the protocol
         """Return nothing: rows that have one hash differ in nothing but how many they are."""
         return {}
 
     def _hashes(self, part: str) -> Hashes:
         """Return how many rows there are of each hash, among those that meet a condition."""
-        found = self._ask(
-            f"SELECT {self.text.hash}, COUNT(*) {self._rows(part)} GROUP BY 1"
-        )
+        found = self._ask(f"SELECT {self.text.hash}, COUNT(*) {self._rows(part)} GROUP BY 1")
         return {(str(row[0]),): str(row[1]) for row in found}
 
     def _one_of(self, keys: Sequence[Key]) -> str:

@@ -9,18 +9,21 @@ comparison stands beside that of bytes where an index over short texts could be 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.arrow_arrays import binary_scalar
+from airflow_cdc_provider.columns.arrow_arrays import binaries_of, binary_scalar
 from airflow_cdc_provider.columns.byte_views import string_offsets
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column, TypeKind
 from airflow_cdc_provider.systems.mysql.wire.sql_text import RowsText, column_text
+from airflow_cdc_provider.systems.mysql.wire.text_values import comes_as_bytes
 
 _BY_INDEX = frozenset({"char", "varchar"})
 _AS_BYTES = frozenset({TypeKind.GEOMETRY, TypeKind.POINT, TypeKind.VECTOR})
+_LONG_BYTES = 4096
 _VALUE = "\0"
 """Where a condition has the value; no name holds this character."""
 _OR = b" OR"
@@ -37,8 +40,12 @@ def matches_sql(rows: pa.RecordBatch, columns: Sequence[Column], *, is_mariadb: 
     opening = " ("
     for column in columns:
         array = rows.column(column.name)
-        text = column_text(array, column)
-        condition = opening + _condition(column, array.type, is_mariadb=is_mariadb)
+        if _is_long(array, column):
+            text, condition = _digests(array), _digest_condition(column)
+        else:
+            text = column_text(array, column)
+            condition = _condition(column, array.type, is_mariadb=is_mariadb)
+        condition = opening + condition
         *before, last = condition.encode().split(_VALUE.encode())
         for constant in before:
             parts += [binary_scalar(constant, binary), text]
@@ -54,6 +61,34 @@ def matches_sql(rows: pa.RecordBatch, columns: Sequence[Column], *, is_mariadb: 
 def any_of(text: RowsText, first: int, end: int) -> bytes:
     """Return the condition that is true of the rows that any of these match."""
     return bytes(text.run(first, end)[: -len(_OR)])
+
+
+def _is_long(array: pa.Array, column: Column) -> bool:
+    """Tell whether a column holds long values, of which SHA-256 says as well which they are.
+
+    A statement with the values themselves could be longer than what the server takes.
+    """
+    is_text = pa.types.is_string(array.type) and column.type.kind is TypeKind.TEXT
+    is_convertible = is_text and not comes_as_bytes(column.type)
+    is_binary = pa.types.is_binary(array.type) and column.type.kind is TypeKind.BINARY
+    if not (is_convertible or is_binary):
+        return False
+    return bool((pc.max(pc.binary_length(array)).as_py() or 0) > _LONG_BYTES)
+
+
+def _digests(array: pa.Array) -> pa.Array:
+    """Return the SHA-256 of each value as SQL text; NULL stays NULL."""
+    values = array.cast(pa.binary()).to_pylist()
+    hashed = (None if v is None else b"'%b'" % sha256(v).hexdigest().encode() for v in values)
+    return binaries_of(list(hashed), pa.large_binary())
+
+
+def _digest_condition(column: Column) -> str:
+    """Return the condition that the SHA-256 of a column's value is `_VALUE`."""
+    name = quote_identifier(column.name)
+    if column.type.kind is TypeKind.TEXT:
+        name = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
+    return f"SHA2({name}, 256) <=> {_VALUE}"
 
 
 def _condition(column: Column, kind: pa.DataType, *, is_mariadb: bool) -> str:
