@@ -27,7 +27,7 @@ def test_a_fit_pipeline_passes_the_check(say: Say) -> None:
 
 
 def test_a_check_that_blocks_names_the_fix_and_exits_with_2(shop: Shop, say: Say) -> None:
-    shop.at_source("CREATE TABLE keyless (a INT)")
+    shop.at_source("CREATE TABLE isam (a INT PRIMARY KEY) ENGINE=MyISAM")
     said = say("check")
     assert said.code == 2
     assert "[block]" in said.out
@@ -35,11 +35,11 @@ def test_a_check_that_blocks_names_the_fix_and_exits_with_2(shop: Shop, say: Say
     assert "Traceback" not in said.err
     form = say("check", "--json").form
     assert form["refused"]
-    assert [f["code"] for f in form["findings"] if f["level"] == "block"] == ["table.primary_key"]
+    assert [f["code"] for f in form["findings"] if f["level"] == "block"] == ["table.engine"]
 
 
 def test_a_run_of_a_blocked_pipeline_starts_nothing(shop: Shop, say: Say) -> None:
-    shop.at_source("CREATE TABLE keyless (a INT)")
+    shop.at_source("CREATE TABLE isam (a INT PRIMARY KEY) ENGINE=MyISAM")
     assert say("run", "--until", "caught-up").code == 2
     assert say("status", "--json").form["generation"] == 0
 
@@ -75,7 +75,7 @@ def test_commands_that_only_look_make_no_state(shop: Shop, say: Say) -> None:
     refused = say("verify")
     assert refused.code == 2
     assert "has no plan" in refused.err
-    shop.at_source("CREATE TABLE keyless (a INT)")
+    shop.at_source("CREATE TABLE isam (a INT PRIMARY KEY) ENGINE=MyISAM")
     assert say("check").code == 2
     assert [file.name for file in shop.path.parent.iterdir()] == [shop.path.name]
 

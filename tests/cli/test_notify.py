@@ -42,13 +42,13 @@ def test_a_run_that_is_well_sends_nothing(say: Say, notified: HttpReceiver) -> N
 def test_a_run_that_is_refused_is_told_once_and_over_with_the_next_that_is_not(
     shop: Shop, say: Say, notified: HttpReceiver
 ) -> None:
-    shop.at_source("CREATE TABLE keyless (a INT)")
+    shop.at_source("CREATE TABLE isam (a INT PRIMARY KEY) ENGINE=MyISAM")
     for _ in range(2):
         assert say("run", "--until", "caught-up").code == 2
     (told,) = notified.got
     assert (told["kind"], told["code"], told["over"]) == ("refused", "CDC-CFG-003", False)
-    assert "keyless" in told["what"]
-    shop.at_source("DROP TABLE keyless")
+    assert "isam" in told["what"]
+    shop.at_source("DROP TABLE isam")
     assert say("run", "--until", "caught-up").code == 0
     assert notified.kinds[1:] == [("refused", True)]
 

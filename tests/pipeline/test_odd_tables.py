@@ -16,11 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.pipeline.steps.planning import plan
+from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
 from tests.pipeline.without_spark import NO_SPARK
 from tests.servers.given import SqlServer
@@ -298,15 +297,21 @@ class TestMariaDb(OddTables):
         return mariadb_server
 
 
-@pytest.mark.parametrize(
-    "definition",
-    ["a INT", "a INT UNIQUE", "a INT, b INT, UNIQUE (a, b)", "a TEXT NOT NULL, UNIQUE (a(5))"],
-)
-def test_without_a_key_a_table_is_refused_whatever_else_it_has(shop: Shop, definition: str) -> None:
-    shop.at_source(f"CREATE TABLE keyless ({definition})")
-    shop.at_source("INSERT INTO keyless (a) VALUES (1)")
-    with pytest.raises(UnsupportedTableError, match=r"keyless"):
-        plan(shop.run())
+def test_unique_values_move_between_rows_of_a_table_that_has_no_key_all_the_same(
+    shop: Shop,
+) -> None:
+    kinds = ("a INT UNIQUE", "a INT, b INT, UNIQUE (a, b)", "a TEXT NOT NULL, UNIQUE (a(5))")
+    for number, kind in enumerate(kinds):
+        shop.at_source(f"CREATE TABLE keyless{number} ({kind}, n INT)")
+        shop.at_source(f"INSERT INTO keyless{number} (a, n) VALUES (1, 1), (2, 2), (3, 3)")
+    catch_up(shop)
+    for number in range(len(kinds)):
+        for change in ("a = 9 WHERE n = 1", "a = 1 WHERE n = 2", "a = 2 WHERE n = 1"):
+            shop.at_source(f"UPDATE keyless{number} SET {change}")
+    catch_up(shop)
+    for number in range(len(kinds)):
+        rows = shop.sink_rows(f"SELECT CAST(a AS SIGNED), n FROM keyless{number} ORDER BY n")
+        assert rows == [(2, 1), (1, 2), (3, 3)]
 
 
 def test_a_sink_that_was_put_back_from_a_backup_is_brought_up_to_date_from_there(

@@ -15,7 +15,6 @@ from airflow_cdc_provider.core.errors import (
     SinkBusyError,
     SnapshotRequiredError,
     TablesStoppedError,
-    UnsupportedTableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
@@ -292,10 +291,6 @@ def test_what_cannot_be_added_or_taken_out_is_refused_and_changes_nothing(shop: 
         remove_tables(shop.run(), [orders])
     with pytest.raises(RefusedError, match="not copied"):
         remove_tables(shop.run(), [TableId("elsewhere", "t")])
-    shop.at_source("CREATE TABLE keyless (id INT)")
-    with pytest.raises(UnsupportedTableError, match="no primary key"):
-        add_tables(shop.run())
-    shop.at_source("DROP TABLE keyless")
     shop.at_source("CREATE TABLE engine (id INT PRIMARY KEY) ENGINE=MyISAM")
     with pytest.raises(PreflightError):
         add_tables(shop.run())

@@ -222,13 +222,12 @@ def test_tables_that_cannot_be_copied_are_all_named(
     )
     blocked = {(f.code, f.subject.partition(".")[2]) for f in found if f.level is Level.BLOCK}
     assert blocked >= {
-        ("table.primary_key", "keyless"),
         ("table.engine", "myisam"),
         ("table.cascade", "child"),
         ("table.kind", "history"),
         ("sink.create_table", "typed"),
     }
-    assert "table.unsplit" in codes(found, Level.WARN)
+    assert {"table.unsplit", "table.primary_key"} <= codes(found, Level.WARN)
 
 
 @pytest.mark.parametrize(
