@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 
 TABLE = TableId("shop", "notes")
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string()), ("f", pa.float64())])
-Row = tuple[int | None, str | None, float | None]
+Row = tuple[int | None, str | None, float]
 Change = tuple[Row | None, Row | None]
 ROWS = st.tuples(
     st.sampled_from([None, 1, 2]), st.sampled_from([None, "a", "A"]), st.sampled_from([0.0, -0.0])
@@ -26,7 +26,9 @@ ROWS = st.tuples(
 
 
 def batch(rows: Sequence[Row | None]) -> pa.RecordBatch:
-    columns = zip(*[row or (None,) * 3 for row in rows], strict=True) if rows else ([], [], [])
+    columns = (
+        zip(*[row or (None, None, None) for row in rows], strict=True) if rows else ([], [], [])
+    )
     arrays = [pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 

@@ -308,8 +308,9 @@ class MySqlSlotStore:
         """Delete a table's keys first, then write its rows, none of which meets an old one."""
         writer, merged = self._writer(work), work.merged
         if not work.plan.target.has_key:
-            delete_rows(self.session, work.plan, merged.deletes)
-            writer.write([merged.upserts], WriteMode.INSERT, load=load)
+            whole = self._table(work.plan).replaces(work.plan)
+            again = delete_rows(self.session, work.plan, merged.deletes, are_whole=whole)
+            writer.write([again, merged.upserts], WriteMode.INSERT, load=load)
             return
         writer.delete_keys(merged.deletes)
         if self._upserts(work.plan):
