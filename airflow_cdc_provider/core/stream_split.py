@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, comparable
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_starts import Beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class StreamSplit:
     tables: tuple[TableProgress, ...]
     stop_by: str = ""
     """The words of the pipeline file for `stop`."""
+    began: Beginning | None = None
+    """Where it began, if no snapshot came before it."""
 
     def progress_of(self, table: TableId) -> TableProgress | None:
         """Return a table's progress, None for a table that is not captured."""

@@ -111,7 +111,7 @@ class CapturedTables:
         if not found.equals(wanted):
             raise TableChangedError(
                 f"the log's columns of {table} are not the planned ones: "
-                f"{_difference(wanted, found)}",
+                f"{columns_difference(wanted, found)}",
                 where=f"table {table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
                 remedy=f"`reset` it with --table {table}: only that is read again",
@@ -357,7 +357,7 @@ def _merged(parts: Sequence[tuple[TablePlan, TableChanges]]) -> tuple[TableWork,
     )
 
 
-def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
+def columns_difference(wanted: pa.Schema, found: pa.Schema) -> str:
     """Return how the planned columns and those found differ."""
     if wanted.names != found.names:
         return f"planned {wanted.names}, found {found.names}"

@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.splits import Chosen, Condition, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_starts import Beginning, StreamStart
 from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -292,6 +293,23 @@ class MySqlSource:
         )
 
         return stop_place(self.endpoint, stop, own(reached), own(end))
+
+    def require_stop(self, stop: StreamStop) -> None:
+        """Refuse a position or a GTID set that is none of this server's family."""
+        from airflow_cdc_provider.systems.mysql.source.stop_places import (  # noqa: PLC0415
+            require_stop,
+        )
+
+        with closing(connect(self.endpoint, purpose="stop of the stream")) as connection:
+            require_stop(stop, read_capabilities(connection))
+
+    def start_place(self, start: StreamStart) -> Beginning:
+        """Return where in the server's log a stream without a snapshot starts."""
+        from airflow_cdc_provider.systems.mysql.source.start_places import (  # noqa: PLC0415
+            start_place,
+        )
+
+        return start_place(self.endpoint, start)
 
     def is_same(self, one: TableSchema, other: TableSchema) -> bool:
         """Tell whether two definitions of a table are the same, whatever their AUTO_INCREMENT."""

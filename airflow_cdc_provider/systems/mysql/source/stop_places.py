@@ -58,9 +58,11 @@ from airflow_cdc_provider.systems.mysql.source.log_window import dumped
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
+    from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 
 Place = TypeVar("Place")
 
+_FILE_AND_OFFSET = "FILE:OFFSET, such as binlog.000012:4711"
 _SECOND_US = 1_000_000
 _TYPE_AT, _SIZE_AT, _LOG_POS_AT, _FLAGS_AT = 4, 9, 13, 17
 
@@ -103,6 +105,16 @@ def stop_place(
     return _at_time(endpoint, stop, reached.server_uuid, here, last)
 
 
+def require_stop(stop: StreamStop, capabilities: Capabilities) -> None:
+    """Refuse a stop that no log of this server could have; the log is not looked at."""
+    if stop.kind is StopKind.POSITION:
+        _parsed(stop, BinlogPosition.parse, _FILE_AND_OFFSET)
+    elif stop.kind is StopKind.GTID:
+        if not capabilities.has_gtids:
+            raise _without_gtids(stop)
+        _wanted(stop, MariaDbGtidPosition() if capabilities.is_mariadb else GtidSet())
+
+
 # --- a position -------------------------------------------------------------------------------
 
 
@@ -110,7 +122,7 @@ def _at_place(
     endpoint: Endpoint, stop: StreamStop, uuid: str, here: BinlogPosition, last: BinlogPosition
 ) -> MySqlPosition | None:
     """Return the stop at a file and offset."""
-    place = _parsed(stop, BinlogPosition.parse, "FILE:OFFSET, such as binlog.000012:4711")
+    place = _parsed(stop, BinlogPosition.parse, _FILE_AND_OFFSET)
     if place.base != last.base:
         raise _refused(
             stop, f"the log's files are named {last.base}, not {place.base}", "write FILE:OFFSET"
@@ -158,7 +170,7 @@ def _at_gtids(
     logged just before it.
     """
     if reached.gtids is None:
-        raise _refused(stop, "the source logs without GTIDs", "write a position or a timestamp")
+        raise _without_gtids(stop)
     wanted = _wanted(stop, reached.gtids)
     has = GtidProgress(reached.gtids)
     start = MySqlPosition(reached.server_uuid, here.at(FIRST_EVENT))
@@ -171,7 +183,7 @@ def _at_gtids(
             continue
         left = _left(stop, wanted, _current(has))
         ours = _part(heads.gtids, first)
-        inside, counts = _marks(ours, wanted)
+        inside, counts = marks_of(ours, wanted)
         complete = np.searchsorted(np.cumsum(counts), left)  # transactions before the last of all
         taken = 0 if not left else int(complete) + 1
         outside = np.flatnonzero(~inside[:taken])
@@ -215,7 +227,7 @@ def _left(stop: StreamStop, wanted: Gtids, has: Gtids) -> int:
     raise _refused(stop, f"{wanted} and {has} are not of one family", "write a position")
 
 
-def _marks(gtids: GtidColumns, wanted: Gtids) -> tuple[BoolArray, BoolArray]:
+def marks_of(gtids: GtidColumns, wanted: Gtids) -> tuple[BoolArray, BoolArray]:
     """Tell of each transaction whether it is in a set, and whether it counts as one to come."""
     inside, counts = np.zeros(len(gtids), np.bool_), np.zeros(len(gtids), np.bool_)
     for place, origin in enumerate(gtids.origins):
@@ -410,6 +422,11 @@ def _parsed(stop: StreamStop, parse: Callable[[str], Place], wanted: str) -> Pla
 def _refused(stop: StreamStop, what: str, fix: str) -> RefusedError:
     """Return the error for a stop at which no stream of this log can end."""
     return RefusedError(what, where=f"stream.stop: {stop}", risk=NOTHING_STARTED, remedy=fix)
+
+
+def _without_gtids(stop: StreamStop) -> RefusedError:
+    """Return the error for a GTID set of a source that has none."""
+    return _refused(stop, "the source logs without GTIDs", "write a position or a timestamp")
 
 
 def _passed(stop: StreamStop, why: str) -> RefusedError:
