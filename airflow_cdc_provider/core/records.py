@@ -211,7 +211,7 @@ class NoteKind(StrEnum):
     ENDED = "ended"
     """Where a stream has ended for good, and by which words of the file; empty: it goes on."""
     STARTED = "started"
-    """Where a stream began without a snapshot, and by which words of the file; empty: behind one."""
+    """Where a stream began without a snapshot, and the file's words for it; empty: it did not."""
     THROTTLE = "throttle"
     """What a person wants of the throttle, in place of what the file says; see `ThrottleWish`."""
     THROTTLED = "throttled"

@@ -161,7 +161,8 @@ class StreamSplit:
         """
         kept = self.with_tables({}, begun)
         tables = tuple(replace(each, applied_through=position) for each in kept.tables)
-        moved = replace(self, start=position, tables=tables)
+        began = None if self.began is None else replace(self.began, known=position)
+        moved = replace(self, start=position, tables=tables, began=began)
         return moved.with_tables(dict.fromkeys(begun, position), ())
 
     def ending_at(self, stop: LogPosition | None, stop_by: str = "") -> StreamSplit:

@@ -169,7 +169,8 @@ def _checked(run: Run) -> CheckReport:
         found += _unfit(captured)
         beside = files_beside(run.loaded)
         found += [*shared_ids(run, beside), *topology_findings(run, beside)]
-        found += [*throttle_findings(run), *place_findings(run)]
+        found += throttle_findings(run)
+        found += () if targets.plan_id() else place_findings(run)
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += [*conflict_findings(run, captured.plans, beside), *_backfills(run, captured.plans)]
         of_later = list(_targets(run, targets, later.plans, frozenset()))

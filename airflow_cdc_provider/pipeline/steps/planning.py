@@ -68,7 +68,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     secure_log,
     sink_of,
 )
-from airflow_cdc_provider.pipeline.steps.stream_ends import require_stop_ahead
+from airflow_cdc_provider.pipeline.steps.stream_ends import forget_end, require_stop_ahead
 from airflow_cdc_provider.pipeline.steps.stream_starts import (
     create_lacking,
     find_start,
@@ -352,6 +352,7 @@ def _begin(run: Run, generation: int, stream: StreamSplit) -> None:
     """Store and report that a stream begins without a snapshot, which the ledger has already."""
     hand_off_unread(run, generation, stream)
     note_start(run, stream)
+    forget_end(run)
     if stream.began is not None:
         run.store.tell(run.name, started_text(stream.began, len(stream.tables)))
 

@@ -130,12 +130,10 @@ def _require(run: Run, kept: StreamStart) -> None:
 def place_findings(run: Run) -> Iterator[Finding]:
     """Yield a blocking finding for a start, or a stop, that the source's log does not have.
 
-    Nothing is looked for once the stream has begun: the ledger has its places then.
+    They are looked for before there is a plan: the ledger has the start then.
     """
     stream = run.model.stream
-    if run.store.is_handed_off(run.name) or not (
-        stream.starts_at or stream.stops_at.kind.has_value
-    ):
+    if not (stream.starts_at or stream.stops_at.kind.has_value):
         return
     try:
         if find_start(run) is None:
