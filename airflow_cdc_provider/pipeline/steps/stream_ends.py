@@ -216,6 +216,6 @@ def require_comparable(run: Run, tables: Collection[TableId] | None = None) -> N
             risk=NOTHING_CHANGED,
             remedy="write stop: never and mode: bounded, `run` it, and `verify` then"
             if run.model.stream.stops_at
-            else "`resync` these tables, or name others with --tables; write existing_rows: keep "
+            else "`resync` these tables, or name others with --table; write existing_rows: keep "
             "under sink if the sink had the source's rows as of stream.start",
         )
