@@ -30,7 +30,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
-from airflow_cdc_provider.pipeline.steps.reset_drop import begin_again, reset
+from airflow_cdc_provider.pipeline.steps.reset_drop import begin_again, drop, reset
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
@@ -92,14 +92,9 @@ def fill_sink(shop: Shop, rows: Rows) -> None:
 
 def begin_anew(shop: Shop) -> None:
     """Forget all of the pipeline, as if it had never run."""
-    shop.forget_state()
-    with closing(shop.sink.connect()) as connection:
-        cursor = connection.cursor()
-        for table in ("pipeline", "stream", "stream_table", "target", "stream_split"):
-            cursor.execute(
-                f"DELETE FROM airflow_cdc.{table} WHERE pipeline = 'start_{shop.target}'"
-            )
-        connection.commit()
+    run = shop.run()
+    drop(run)
+    give_back(run)
 
 
 def stream_of(shop: Shop) -> StreamSplit:
@@ -146,9 +141,9 @@ def test_a_sink_with_the_rows_of_a_place_follows_from_just_there(
     writer.write(6)
     noted, following = writer.noted[5:7]
     for start in starts_of(noted, following):
+        write_file(shop, start, keeps=True)
         begin_anew(shop)
         fill_sink(shop, noted.rows)
-        write_file(shop, start, keeps=True)
         with written_meanwhile(writer):
             synced(shop)
         assert began_at(shop) == noted.place, start

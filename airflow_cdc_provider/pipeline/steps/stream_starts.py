@@ -14,7 +14,7 @@ from contextlib import closing
 
 from airflow_cdc_provider.columns.source_port import FindsStarts, FindsStops, offered
 from airflow_cdc_provider.core.codec import position_to_json
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import RefusedError, SnapshotRequiredError
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
@@ -138,7 +138,7 @@ def place_findings(run: Run) -> Iterator[Finding]:
     try:
         if find_start(run) is None:
             _require_stop(run)
-    except CdcError as error:
+    except (RefusedError, SnapshotRequiredError) as error:
         yield Finding(
             PipelineCode.STREAM_PLACES,
             Level.BLOCK,

@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import numpy as np
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.stream_starts import Beginning, StartKind, StreamStart
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidProgress
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -34,7 +37,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities,
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.gtid_history import known_to_mariadb
 from airflow_cdc_provider.systems.mysql.source.log_files import LogFiles
-from airflow_cdc_provider.systems.mysql.source.log_fingerprint import imprint_at
+from airflow_cdc_provider.systems.mysql.source.log_window import dumped
 from airflow_cdc_provider.systems.mysql.source.stop_places import Heads, heads_of, marks_of
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 Parsed = TypeVar("Parsed")
 
 _SECOND_US = 1_000_000
+_EVENT_TYPE_AT = 4
 _TYPE, _INFO = 2, 5  # columns of SHOW BINLOG EVENTS
 _GTID_TEXTS = {
     True: "a position as in SELECT @@gtid_binlog_pos",
@@ -163,12 +167,8 @@ class _Log:
 
     def begun_us(self, begin: BinlogPosition) -> int:
         """Return the end of the second in which a file was begun, in microseconds."""
-        imprint = imprint_at(self._endpoint, MySqlPosition(self.uuid, begin))
-        if imprint is None:
-            raise self.refused(
-                f"the log does not say when {begin.file} was begun", "write earliest"
-            )
-        return (imprint.created + 1) * _SECOND_US
+        chunks = dumped(self._endpoint, MySqlPosition(self.uuid, begin), lambda: False)
+        return next(found for found in map(_begun_us, chunks) if found)
 
     def refused(self, what: str, fix: str) -> RefusedError:
         """Return the error for a start that this log does not have."""
@@ -195,6 +195,14 @@ class _Log:
         """Return MariaDB's GTIDs up to a boundary."""
         sql = f"SELECT BINLOG_GTID_POS('{place.file}', {place.offset})"
         return MariaDbGtidPosition.parse(str(query(self._connection, sql)[0][0] or ""))
+
+
+def _begun_us(chunk: EventChunk) -> int:
+    """Return the end of the second in which a file was begun, by its first event; 0 without it."""
+    data = ByteViews(chunk.buffer)
+    types = data.u8[chunk.starts + _EVENT_TYPE_AT]
+    found = chunk.starts[types == EventType.FORMAT_DESCRIPTION]
+    return (int(data.little(found[:1], 4)[0]) + 1) * _SECOND_US if len(found) else 0
 
 
 # --- a position -------------------------------------------------------------------------------
