@@ -40,6 +40,7 @@ from tests.pipeline.conftest import FILE, Shop
 from tests.pipeline.noted_log import Noted, Rows, Writer, all_rows, written_meanwhile
 from tests.pipeline.synced_shops import synced
 from tests.servers.given import SqlServer
+from tests.systems.changelog.world import events_in
 
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))"
 MOVES = "CREATE TABLE moves (id INT AUTO_INCREMENT PRIMARY KEY, at BIGINT, UNIQUE (at))"
@@ -113,6 +114,11 @@ def began_at(shop: Shop) -> BinlogPosition:
     return place
 
 
+def noted_at(writer: Writer, place: BinlogPosition) -> Noted:
+    """Return the last transaction before a place; MariaDB notes checkpoints in between."""
+    return max((each for each in writer.noted if each.place <= place), key=lambda each: each.place)
+
+
 def sink_rows(shop: Shop) -> Rows:
     with closing(shop.sink.connect(database=shop.target)) as connection:
         return all_rows(connection.cursor())
@@ -146,14 +152,12 @@ def test_a_sink_with_the_rows_of_a_place_follows_from_just_there(
         fill_sink(shop, noted.rows)
         with written_meanwhile(writer):
             synced(shop)
-        assert began_at(shop) == noted.place, start
-        place = own(stream_of(shop).start).binlog
-        assert place is not None
-        assert sink_rows(shop) == writer.at(place), start
-        gtids = own(stream_of(shop).start).gtids
-        assert str(gtids) == next(e.gtids for e in writer.noted if e.place == place).replace(
-            "\n", ""
-        )
+        assert noted_at(writer, began_at(shop)) == noted, start
+        reached = own(stream_of(shop).start)
+        assert reached.binlog is not None
+        last = noted_at(writer, reached.binlog)
+        assert sink_rows(shop) == last.rows, start
+        assert str(reached.gtids) == last.gtids.replace("\n", ""), start
     synced(shop)
     assert verify(shop.run()).equal
     assert any("began without a snapshot" in line for line in status_lines(status_of(shop)))
@@ -173,7 +177,7 @@ def test_a_sink_with_the_rows_of_a_place_follows_from_just_there(
     assert "stream begins at" in reset(run)
     give_back(run)
     synced(shop)
-    assert (began_at(shop), sink_rows(shop)) == (last.place, last.rows)
+    assert (noted_at(writer, began_at(shop)), sink_rows(shop)) == (last, last.rows)
     assert status_of(shop).summary == "ended"
 
 
@@ -186,7 +190,7 @@ def test_a_sink_that_begins_empty_gets_the_rows_that_are_changed_and_no_other(
     with written_meanwhile(writer):
         synced(shop)
     began = began_at(shop)
-    index = next(n for n, each in enumerate(writer.noted) if each.place == began)
+    index = writer.noted.index(noted_at(writer, began))
     assert index >= at_plan - 1
     moves = {row for row in writer.noted[-1].rows if row[0] == "moves"}
     before = {row for row in writer.noted[index].rows if row[0] == "moves"}
@@ -254,7 +258,8 @@ def test_a_run_that_is_killed_behind_its_plan_leaves_its_start_to_the_next_one(
         kill_between_plan_and_first_commit(shop)
         began = began_at(shop)
         synced(shop)
-    assert began == began_at(shop) == noted.place
+    assert began == began_at(shop)
+    assert noted_at(writer, began) == noted
     synced(shop)
     assert sink_rows(shop) == writer.noted[-1].rows
 
@@ -358,3 +363,30 @@ def test_a_start_that_the_log_does_not_have_is_refused_with_what_to_write(
     write_file(shop, "start: latest")
     with pytest.raises(PipelineFileError, match="began with start: after_snapshot"):
         synced(shop)
+
+
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+def test_a_change_log_of_a_stretch_makes_the_rows_of_its_end_of_those_of_its_start(
+    shop: Shop, writer: Writer
+) -> None:
+    writer.write(12)
+    first, last = writer.noted[3], writer.noted[9]
+    folder = shop.path.parent / "changes"
+    write_file(shop, f'start: {{gtid: "{first.gtids}"}}, stop: {{position: "{last.place}"}}')
+    to_server = f'  dsn_env: DR_DSN\n  route: {{"{shop.database}.*": "{shop.target}.*"}}\n'
+    to_files = f"  type: changelog\n  path: {folder}\n"
+    shop.path.write_text(shop.path.read_text().replace(to_server, to_files))
+    with written_meanwhile(writer):
+        synced(shop)
+    rows = {row[:2]: row for row in first.rows}
+    for table in ("orders", "moves"):
+        for event in events_in(folder, f"{shop.database}.{table}"):
+            before, after = event["before"], event["after"]
+            key = table, str(event["key"]["id"])
+            # each change is there once, and fits the rows that those before it have left
+            assert (key in rows) is (before is not None), event
+            if before is not None:
+                assert rows.pop(key) == (table, *map(str, before.values()))
+            if after is not None:
+                rows[key] = (table, *map(str, after.values()))
+    assert sorted(rows.values(), key=str) == last.rows

@@ -92,7 +92,12 @@ class EarlyLog:
 def _says_all(effect: StatementEffect, tables: Collection[TableId]) -> bool:
     """Tell whether a statement itself says what became of its one table."""
     is_plain = effect.creates or effect.kind is StatementKind.TRUNCATE
-    return is_plain and len(effect.tables) == 1 and all(map(effect.names, tables))
+    return (
+        is_plain
+        and not effect.is_doubtful
+        and len(effect.tables) == 1
+        and all(map(effect.names, tables))
+    )
 
 
 def _changed_before(tables: Sequence[TableId], statement: Statement) -> TableChangedError:

@@ -110,6 +110,7 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
         is_doubtful=True,
         is_told=one.is_told and other.is_told,
         column_steps=None,
+        creates=one.creates and other.creates,
         unique_keys=True,
     )
 
