@@ -83,8 +83,9 @@ class PipelineCode(FindingCode):
     )
     STREAM_PLACES = (
         "stream.places",
-        "block",
-        "`stream.start` or `stream.stop` is no place that the source's log has, or not any more",
+        "info, block",
+        "where a stream without a snapshot would begin now; blocks where `stream.start` or "
+        "`stream.stop` is no place that the source's log has, or not any more",
     )
     PATTERN_FITS_NOTHING = (
         "pattern.fits_nothing",

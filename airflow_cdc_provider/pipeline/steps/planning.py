@@ -70,13 +70,12 @@ from airflow_cdc_provider.pipeline.steps.sink import (
 )
 from airflow_cdc_provider.pipeline.steps.stream_ends import forget_end, require_stop_ahead
 from airflow_cdc_provider.pipeline.steps.stream_starts import (
+    begin_with,
     create_lacking,
-    find_start,
     hand_off_unread,
     note_start,
     require_same_start,
     started_text,
-    stream_of,
 )
 from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import settle_tables
@@ -310,35 +309,35 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     require_empty(run, found.tables)
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(found.tables)
-    began = find_start(run)
+    stream = begin_with(run, found.tables)
     note_seed(run)
     kept = {plan.sink_table for plan in found.tables} if _keeps_rows(run) else set()
     claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink) | kept)
     plan_id = uuid.uuid4().hex
-    if began is None:
+    if stream is None:
         ledger.start_plan(plan_id)
         # with the old plan gone from the ledger no table is streamed, so all are made ready
         created = _create_tables(run, found.tables)
     else:
         created = create_lacking(run, found.tables)
         ledger.start_plan(plan_id)
-        ledger.store_stream(stream_of(began, found.tables))
+        ledger.store_stream(stream)
     run.store.start_plan(run.name, generation, plan_id, found.tables, origin=found.origin)
     keep_rules(run, ledger)
     release_tables(run, generation, keep=found.tables)
     run.store.tell(run.name, f"plan {plan_id}: {counted(len(found.tables), 'table')}")
-    if began is None:
+    if stream is None:
         phase = run.store.ensure(run.name).phase
         run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
         note_start(run, None)
     else:
-        _begin(run, generation, stream_of(began, found.tables))
+        _begin(run, generation, stream)
     return PlanSummary(
         plan_id=plan_id,
         generation=generation,
         is_new=True,
         tables=found.tables,
-        handed_off=began is not None,
+        handed_off=stream is not None,
         created=created,
     )
 

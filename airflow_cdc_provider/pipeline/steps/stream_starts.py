@@ -12,9 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from airflow_cdc_provider.columns.source_port import FindsStarts, FindsStops, offered
+from airflow_cdc_provider.columns.source_port import (
+    FindsStarts,
+    FindsStops,
+    FollowsDefinitions,
+    offered,
+)
 from airflow_cdc_provider.core.codec import position_to_json
-from airflow_cdc_provider.core.errors import RefusedError, SnapshotRequiredError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_STARTED,
+    RefusedError,
+    SchemaMovedError,
+    SnapshotRequiredError,
+)
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
@@ -31,6 +41,37 @@ from airflow_cdc_provider.pipeline.steps.sink import (
 )
 
 
+def begin_with(run: Run, plans: Sequence[TablePlan]) -> StreamSplit | None:
+    """Return the stream that a new plan begins with, None if a snapshot comes before it.
+
+    `SchemaMovedError` if a table is defined otherwise by now than its plan says.
+    """
+    began = find_start(run)
+    if began is None:
+        return None
+    _require_same_definitions(run, plans)
+    tables = [plan.schema.table for plan in plans]
+    stream = StreamSplit(began.at, None, (), began=began)
+    return stream.with_tables(dict.fromkeys(tables, began.at), ()).read(tables)
+
+
+def _require_same_definitions(run: Run, plans: Sequence[TablePlan]) -> None:
+    """Refuse plans of tables that were altered while the start was looked for."""
+    source = source_of(run)
+    definitions = offered(source, FollowsDefinitions)
+    with source.catalogue() as catalogue:
+        now = catalogue.schemas([plan.schema.table for plan in plans])
+    for plan in plans:
+        table = plan.schema.table
+        if table not in now or not definitions.is_same(plan.schema, now[table]):
+            raise SchemaMovedError(
+                f"{table} was altered while the start of the stream was looked for",
+                where=f"catalogue of {source}",
+                risk=NOTHING_STARTED,
+                remedy="`run` it again",
+            )
+
+
 def find_start(run: Run) -> Beginning | None:
     """Find where the stream starts, None if a snapshot says so; refuse what has no such place.
 
@@ -45,13 +86,6 @@ def find_start(run: Run) -> Beginning | None:
     if stop.kind.has_value:
         offered(source, FindsStops).stop_place(stop, began.at, began.known)
     return began
-
-
-def stream_of(began: Beginning, plans: Sequence[TablePlan]) -> StreamSplit:
-    """Return the stream of all tables from a place on, none of whose rows are read."""
-    tables = [plan.schema.table for plan in plans]
-    stream = StreamSplit(began.at, None, (), began=began)
-    return stream.with_tables(dict.fromkeys(tables, began.at), ()).read(tables)
 
 
 def create_lacking(run: Run, plans: Sequence[TablePlan]) -> tuple[str, ...]:
@@ -136,8 +170,11 @@ def place_findings(run: Run) -> Iterator[Finding]:
     if not (stream.starts_at or stream.stops_at.kind.has_value):
         return
     try:
-        if find_start(run) is None:
+        began = find_start(run)
+        if began is None:
             _require_stop(run)
+        else:
+            yield _found(run, began)
     except (RefusedError, SnapshotRequiredError) as error:
         yield Finding(
             PipelineCode.STREAM_PLACES,
@@ -148,6 +185,17 @@ def place_findings(run: Run) -> Iterator[Finding]:
             "which changes are applied, and which are not, would be a guess",
             error.remedy,
         )
+
+
+def _found(run: Run, began: Beginning) -> Finding:
+    """Return the finding that says where a stream without a snapshot would begin now."""
+    return Finding(
+        PipelineCode.STREAM_PLACES,
+        Level.INFO,
+        str(run.servers.source),
+        f"start: {began.start.as_written} is {began.at} now",
+        why="no rows are read: the sink gets each change from there on",
+    )
 
 
 def _require_stop(run: Run) -> None:
