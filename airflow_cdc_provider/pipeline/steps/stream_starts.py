@@ -201,16 +201,16 @@ def _found(run: Run, began: Beginning) -> Finding:
 def _require_stop(run: Run) -> None:
     """Refuse a stop that is no place of this source, or is in its log already.
 
-    Rows that are read now would be beyond it. Of a GTID set that is told only by the watermarks of
-    what was read.
+    Rows that are read now would be beyond it. Of a set of transactions that is told only by the
+    watermarks of what was read.
     """
     source, stop = source_of(run), run.model.stream.stops_at
     with closing(source.log_end(purpose="end of the log")) as log_end:
         end = log_end.now()
-    if stop.kind is StopKind.GTID:
-        offered(source, FindsStops).require_stop(stop)
-    elif stop.kind.has_value:
+    if stop.kind in {StopKind.POSITION, StopKind.TIMESTAMP}:
         offered(source, FindsStops).stop_place(stop, end, end)
+    else:
+        offered(source, FindsStops).require_stop(stop)
 
 
 def unread_tables(run: Run) -> tuple[TableId, ...]:
