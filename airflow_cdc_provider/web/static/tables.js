@@ -196,5 +196,5 @@ const rowsByRequest = (table) =>
     : table.phase === "following"
       ? "It began without a snapshot: rows of before are as they were at the sink."
       : UNREAD.has(table.phase)
-      ? "Its rows wait for a request that reads them."
-      : "This state has no snapshot of its rows: they came by a request, by the opposite edge, or before the state was lost.";
+        ? "Its rows wait for a request that reads them."
+        : "This state has no snapshot of its rows: they came by a request, by the opposite edge, or before the state was lost.";
