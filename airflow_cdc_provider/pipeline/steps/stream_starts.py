@@ -123,7 +123,7 @@ def note_start(run: Run, stream: StreamSplit | None) -> None:
 def started_text(began: Beginning, tables: int) -> str:
     """Return the event text of a stream that begins without a snapshot."""
     return (
-        f"the stream begins at {began.at} ({began.by}), with {counted(tables, 'table')} and the "
+        f"the stream begins at {began.at.short} ({began.by}), with {counted(tables, 'table')} and the "
         "rows that are there: no rows are read"
     )
 
@@ -193,7 +193,7 @@ def _found(run: Run, began: Beginning) -> Finding:
         PipelineCode.STREAM_PLACES,
         Level.INFO,
         str(run.servers.source),
-        f"start: {began.start.as_written} is {began.at} now",
+        f"start: {began.start.as_written} is {began.at.short} now",
         why="no rows are read: the sink gets each change from there on",
     )
 
