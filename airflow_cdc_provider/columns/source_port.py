@@ -422,12 +422,18 @@ class FindsStops(Protocol):
     """A source that finds where in its log a stream is to end."""
 
     def stop_place(
-        self, stop: StreamStop, reached: LogPosition, end: LogPosition
+        self,
+        stop: StreamStop,
+        reached: LogPosition,
+        end: LogPosition,
+        *,
+        is_start: bool = False,
     ) -> LogPosition | None:
         """Return where a stream ends for good; None if the log up to `end` has no such place yet.
 
         `reached` is what the sink has rows of. An earlier place, and one that is no boundary
-        between transactions, is a `RefusedError`.
+        between transactions, is a `RefusedError`. `is_start`: the stream begins there without a
+        snapshot, so that log which is not kept any more is nothing to it.
         """
 
     def require_stop(self, stop: StreamStop) -> None:

@@ -223,12 +223,18 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
             "former one: all is planned anew"
         )
     elif held:
-        warning = _another_plan(run, held, state.plan_id, then="everything is read again")
+        warning = _another_plan(run, held, state.plan_id, then=_anew(run))
     elif state.plan_id:
-        warning = f"plan {state.plan_id} is not in the sink's ledger: everything is read again"
+        warning = f"plan {state.plan_id} is not in the sink's ledger: {_anew(run)}"
     require_stop_ahead(run)
     _tell(run, warning)
     return replace(_make(run, ledger, state.generation, found), warning=warning)
+
+
+def _anew(run: Run) -> str:
+    """Say what a new plan does."""
+    starts = bool(run.model.stream.starts_at)
+    return "the stream begins at its start again" if starts else "everything is read again"
 
 
 def _another_plan(run: Run, held: str, known: str, *, then: str) -> str:

@@ -84,7 +84,7 @@ def find_start(run: Run) -> Beginning | None:
     began = offered(source, FindsStarts).start_place(start)
     stop = run.model.stream.stops_at
     if stop.kind.has_value:
-        offered(source, FindsStops).stop_place(stop, began.at, began.known)
+        offered(source, FindsStops).stop_place(stop, began.at, began.known, is_start=True)
     return began
 
 
@@ -123,8 +123,8 @@ def note_start(run: Run, stream: StreamSplit | None) -> None:
 def started_text(began: Beginning, tables: int) -> str:
     """Return the event text of a stream that begins without a snapshot."""
     return (
-        f"the stream begins at {began.at.short} ({began.by}), with {counted(tables, 'table')} and the "
-        "rows that are there: no rows are read"
+        f"the stream begins at {began.at.short} ({began.by}), with {counted(tables, 'table')} and "
+        "the rows that are there: no rows are read"
     )
 
 

@@ -285,14 +285,19 @@ class MySqlSource:
         return look_at_log(self.endpoint, at, around, count=count, values=values)
 
     def stop_place(
-        self, stop: StreamStop, reached: LogPosition, end: LogPosition
+        self,
+        stop: StreamStop,
+        reached: LogPosition,
+        end: LogPosition,
+        *,
+        is_start: bool = False,
     ) -> MySqlPosition | None:
         """Return where a stream ends for good, None if the log does not have the place yet."""
         from airflow_cdc_provider.systems.mysql.source.stop_places import (  # noqa: PLC0415
             stop_place,
         )
 
-        return stop_place(self.endpoint, stop, own(reached), own(end))
+        return stop_place(self.endpoint, stop, own(reached), own(end), is_start=is_start)
 
     def require_stop(self, stop: StreamStop) -> None:
         """Refuse a position or a GTID set that is none of this server's family."""

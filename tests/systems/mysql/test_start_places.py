@@ -14,12 +14,14 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.stream_starts import StartKind, StreamStart
+from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.systems.mysql.positions.position import (
     BinlogPosition,
     MySqlPosition,
     own,
 )
 from airflow_cdc_provider.systems.mysql.source.start_places import start_place
+from airflow_cdc_provider.systems.mysql.source.stop_places import stop_place
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer
 
@@ -130,6 +132,13 @@ def test_a_start_is_found_in_what_is_kept_of_a_log(log: Log) -> None:
     time.sleep(1.0 if log.is_mariadb else 0.0)  # the second of the last transaction is over
     soon = log.start(StartKind.TIMESTAMP, datetime.now(UTC).isoformat())
     assert is_at(soon, last, then=log.most_between)
+    # a stop at a time is found from the oldest file on, though what was before is not known
+    endpoint, oldest = Endpoint.parse(log.server.dsn()), log.start(StartKind.EARLIEST)
+    an_hour_ago = StreamStop.at("timestamp", (begun - timedelta(hours=1)).isoformat())
+    end = log.start(StartKind.LATEST)
+    assert stop_place(endpoint, an_hour_ago, oldest, end, is_start=True) is not None
+    with pytest.raises(RefusedError, match="is gone"):
+        stop_place(endpoint, an_hour_ago, oldest, end)
     # what is not kept, or is no boundary
     old = BinlogPosition.of(gone.file, gone.offset)
     assert "does not have" in log.refusal(StartKind.POSITION, str(old))

@@ -82,12 +82,17 @@ class Heads:
 
 
 def stop_place(
-    endpoint: Endpoint, stop: StreamStop, reached: MySqlPosition, end: MySqlPosition
+    endpoint: Endpoint,
+    stop: StreamStop,
+    reached: MySqlPosition,
+    end: MySqlPosition,
+    *,
+    is_start: bool = False,
 ) -> MySqlPosition | None:
     """Return where a stream is to end, None if the log up to `end` does not have the place yet.
 
     The sink has rows up to `reached`: an earlier place is a `RefusedError`, and so is one that is
-    no boundary between transactions.
+    no boundary between transactions. `is_start`: the stream begins there without a snapshot.
     """
     here, last = reached.binlog, end.binlog
     if here is None or last is None or reached.server_uuid != end.server_uuid:
@@ -102,7 +107,7 @@ def stop_place(
         return _at_place(endpoint, stop, reached.server_uuid, here, last)
     if stop.kind is StopKind.GTID:
         return _at_gtids(endpoint, stop, reached, here, last)
-    return _at_time(endpoint, stop, reached.server_uuid, here, last)
+    return _at_time(endpoint, stop, reached, last, is_start=is_start)
 
 
 def require_stop(stop: StreamStop, capabilities: Capabilities) -> None:
@@ -267,12 +272,18 @@ def _left_out(stop: StreamStop, has: Gtids, wanted: Gtids) -> RefusedError:
 
 
 def _at_time(
-    endpoint: Endpoint, stop: StreamStop, uuid: str, here: BinlogPosition, last: BinlogPosition
+    endpoint: Endpoint,
+    stop: StreamStop,
+    reached: MySqlPosition,
+    last: BinlogPosition,
+    *,
+    is_start: bool,
 ) -> MySqlPosition | None:
     """Return the place before the first transaction that was committed later.
 
     The log is looked through from the beginning of a file on: what the sink has may be later.
     """
+    uuid, here = reached.server_uuid, reached.binlog or last
     begin = here.at(FIRST_EVENT)
     place, is_known = _first_later(endpoint, stop, MySqlPosition(uuid, begin), last, here)
     while place is not None and place >= here and not is_known and begin.file_number > 1:
@@ -280,6 +291,8 @@ def _at_time(
         try:
             found = _first_later(endpoint, stop, MySqlPosition(uuid, begin), here, here)
         except LogPurgedError:
+            if is_start:
+                break
             raise _refused(
                 stop,
                 f"the log before {here} is gone, so whether the sink is beyond the time is unknown",
