@@ -111,12 +111,17 @@ class CapturedTables:
         if not found.equals(wanted):
             raise TableChangedError(
                 f"the log's columns of {table} are not the planned ones: "
-                f"{columns_difference(wanted, found)}",
+                f"{_difference(wanted, found)}",
                 where=f"table {table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
                 remedy=f"`reset` it with --table {table}: only that is read again",
             ).about(table)
         return plan
+
+    @staticmethod
+    def difference(wanted: pa.Schema, found: pa.Schema) -> str:
+        """Return how the planned columns and those found differ, for people."""
+        return _difference(wanted, found)
 
     def columns_of(self, table: TableId) -> pa.Schema:
         """Return the columns that a table's rows have at the sink."""
@@ -357,7 +362,7 @@ def _merged(parts: Sequence[tuple[TablePlan, TableChanges]]) -> tuple[TableWork,
     )
 
 
-def columns_difference(wanted: pa.Schema, found: pa.Schema) -> str:
+def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
     """Return how the planned columns and those found differ."""
     if wanted.names != found.names:
         return f"planned {wanted.names}, found {found.names}"

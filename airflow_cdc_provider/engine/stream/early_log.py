@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import Difference, Policy, SchemaChange, SchemaPolicy
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.sink.selection import CapturedTables, columns_difference
+from airflow_cdc_provider.engine.sink.selection import CapturedTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,9 @@ class EarlyLog:
             for number in changes.transaction.unique().to_pylist():
                 point = batch.transactions[number]
                 if not progress.applied_through.contains(point):
-                    raise _not_as_now(changes.table, columns_difference(wanted, found), point.where)
+                    raise _not_as_now(
+                        changes.table, CapturedTables.difference(wanted, found), point.where
+                    )
 
     def changes(
         self,
