@@ -33,6 +33,7 @@ from airflow_cdc_provider.core.splits import (
 )
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_starts import Beginning, StreamStart
 from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
@@ -423,12 +424,33 @@ class FindsStops(Protocol):
     """A source that finds where in its log a stream is to end."""
 
     def stop_place(
-        self, stop: StreamStop, reached: LogPosition, end: LogPosition
+        self,
+        stop: StreamStop,
+        reached: LogPosition,
+        end: LogPosition,
+        *,
+        is_start: bool = False,
     ) -> LogPosition | None:
         """Return where a stream ends for good; None if the log up to `end` has no such place yet.
 
         `reached` is what the sink has rows of. An earlier place, and one that is no boundary
-        between transactions, is a `RefusedError`.
+        between transactions, is a `RefusedError`. `is_start`: the stream begins there without a
+        snapshot, so that log which is not kept any more is nothing to it.
+        """
+
+    def require_stop(self, stop: StreamStop) -> None:
+        """Refuse a stop that is no place of this kind of source; its log is not looked at."""
+
+
+@runtime_checkable
+class FindsStarts(Protocol):
+    """A source that finds where in its log a stream without a snapshot starts."""
+
+    def start_place(self, start: StreamStart) -> Beginning:
+        """Return where a stream starts: a boundary between transactions.
+
+        Definitions of tables are to be read before. A `RefusedError` says why there is no such
+        place, or not any more.
         """
 
 

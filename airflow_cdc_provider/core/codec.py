@@ -42,6 +42,7 @@ from airflow_cdc_provider.core.statement_effect import (
     StepKind,
 )
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.core.stream_starts import Beginning
 
 Json = Any
 """What `json.loads` returns; checked by the functions that read it."""
@@ -133,6 +134,7 @@ def effect_to_json(effect: StatementEffect) -> Json:
         "is_doubtful": effect.is_doubtful,
         "column_steps": _steps_to_json(effect.column_steps),
         "unique_keys": effect.unique_keys,
+        "creates": effect.creates,
     }
 
 
@@ -155,6 +157,7 @@ def effect_from_json(form: Json) -> StatementEffect:
         is_doubtful=form["is_doubtful"],
         column_steps=_steps_from_json(form.get("column_steps")),
         unique_keys=form.get("unique_keys", False),
+        creates=form.get("creates", False),
     )
 
 
@@ -367,6 +370,7 @@ def stream_to_json(stream: StreamSplit) -> Json:
         "stop": None if stream.stop is None else position_to_json(stream.stop),
         "tables": [progress_to_json(progress) for progress in stream.tables],
         **({"stop_by": stream.stop_by} if stream.stop_by else {}),
+        **({} if stream.began is None else {"began": _beginning_to_json(stream.began)}),
     }
 
 
@@ -378,7 +382,20 @@ def stream_from_json(form: Json) -> StreamSplit:
         stop=None if stop is None else position_from_json(stop),
         tables=tuple(progress_from_json(part) for part in form["tables"]),
         stop_by=form.get("stop_by", ""),
+        began=_beginning_from_json(form["began"]) if "began" in form else None,
     )
+
+
+def _beginning_to_json(began: Beginning) -> Json:
+    """Return the JSON form of where a stream began without a snapshot."""
+    at, known = position_to_json(began.at), position_to_json(began.known)
+    return {"by": began.by, "at": at, "known": known}
+
+
+def _beginning_from_json(form: Json) -> Beginning:
+    """Read where a stream began from its JSON form."""
+    at, known = position_from_json(form["at"]), position_from_json(form["known"])
+    return Beginning(form["by"], at, known)
 
 
 _PACKED = "zlib:"

@@ -81,6 +81,12 @@ class PipelineCode(FindingCode):
         "another file of the folder names the same source and an id of the range; blocks a "
         "pipeline without a plan, never one that has rows",
     )
+    STREAM_PLACES = (
+        "stream.places",
+        "info, block",
+        "where a stream without a snapshot would begin now; blocks where `stream.start` or "
+        "`stream.stop` is no place that the source's log has, or not any more",
+    )
     PATTERN_FITS_NOTHING = (
         "pattern.fits_nothing",
         "warn",
@@ -138,7 +144,7 @@ class PipelineCode(FindingCode):
         "sink.existing_rows",
         "block, warn",
         "a table that no pipeline owns holds rows; a warning under `existing_rows: "
-        "replace`, which replaces them",
+        "replace`, which replaces them, and `keep`, which takes them for the source's",
     )
 
 

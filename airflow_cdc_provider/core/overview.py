@@ -36,6 +36,8 @@ class PipelineOverview:
     """How many conflicts it has settled, as an edge of a topology."""
     ended: Note | None = None
     """Where it has ended for good."""
+    started: Note | None = None
+    """Where its stream began, if no snapshot came before it."""
     preflight: Note | None = None
     """Preflight's findings, if tables came after the plan."""
 

@@ -210,6 +210,8 @@ class NoteKind(StrEnum):
     """Rules for conflicts that a run is about to take for both edges of a pair; empty: none."""
     ENDED = "ended"
     """Where a stream has ended for good, and by which words of the file; empty: it goes on."""
+    STARTED = "started"
+    """Where a stream began without a snapshot, and the file's words for it; empty: it did not."""
     THROTTLE = "throttle"
     """What a person wants of the throttle, in place of what the file says; see `ThrottleWish`."""
     THROTTLED = "throttled"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -229,3 +230,14 @@ def scope_from_json(form: Json) -> Scope:
     bounds = [(form["from"], form["to"]), *form.get("more", ())]
     ranges = tuple(KeyRange(key_from_json(start), key_from_json(end)) for start, end in bounds)
     return Scope(tables, () if ranges == (KeyRange(),) else ranges, chosen_from_json(form))
+
+
+def read_as_a_whole(requests: Iterable[Request], *, since_us: int = 0) -> dict[TableId, int]:
+    """Return when requests have last read all rows of tables, since a time."""
+    found: dict[TableId, int] = {}
+    for each in requests:
+        is_whole = each.kind.reads_rows and not each.scope.ranges and each.scope.chosen is None
+        if is_whole and each.status is RequestStatus.DONE and each.changed_us >= since_us:
+            for table in each.scope.tables:
+                found[table] = max(found.get(table, 0), each.changed_us)
+    return found

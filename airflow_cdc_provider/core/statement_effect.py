@@ -85,6 +85,8 @@ class StatementEffect:
     column_steps: tuple[ColumnStep, ...] | None = None
     """What it does to columns, in its own order; None if its text does not tell, or not that alone.
     Of a harmless ALTER, too: it may set a default."""
+    creates: bool = False
+    """It makes a table that was not there: rows come to it by the log alone."""
     unique_keys: bool = False
     """Unique keys may come, go or have another name."""
 

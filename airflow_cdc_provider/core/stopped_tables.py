@@ -53,7 +53,7 @@ def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[Stream
     """Return a stream of its own for each of these tables, at the stream's position."""
     passed = stream.passed(stream.start)
     return tuple(
-        StreamSplit(stream.start, None, (progress,))
+        StreamSplit(stream.start, None, (progress,), began=stream.began)
         for progress in passed.tables
         if progress.table in tables
     )

@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, comparable
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_starts import Beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class StreamSplit:
     tables: tuple[TableProgress, ...]
     stop_by: str = ""
     """The words of the pipeline file for `stop`."""
+    began: Beginning | None = None
+    """Where it began, if no snapshot came before it."""
 
     def progress_of(self, table: TableId) -> TableProgress | None:
         """Return a table's progress, None for a table that is not captured."""
@@ -158,7 +161,8 @@ class StreamSplit:
         """
         kept = self.with_tables({}, begun)
         tables = tuple(replace(each, applied_through=position) for each in kept.tables)
-        moved = replace(self, start=position, tables=tables)
+        began = None if self.began is None else replace(self.began, known=position)
+        moved = replace(self, start=position, tables=tables, began=began)
         return moved.with_tables(dict.fromkeys(begun, position), ())
 
     def ending_at(self, stop: LogPosition | None, stop_by: str = "") -> StreamSplit:

@@ -12,11 +12,11 @@ of the file. A stream that has reached the place that is kept for the file's wor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
 from airflow_cdc_provider.core.errors import IncomparablePositionsError
+from airflow_cdc_provider.core.moments import microseconds_of, moment_in_utc
 from airflow_cdc_provider.core.stream_split import StreamSplit
 
 
@@ -49,17 +49,14 @@ class StreamStop:
         if self.kind.has_value != bool(self.value):
             raise ValueError(f"a stop at {self.kind.value!r} with the value {self.value!r}")
         if self.kind is StopKind.TIMESTAMP:
-            _moment(self.value)
+            moment_in_utc(self.value)
 
     @classmethod
     def at(cls, kind: str, value: str) -> Self:
         """Make a stop of a kind; a moment needs a time zone, and is kept in UTC."""
         if kind != StopKind.TIMESTAMP:
             return cls(StopKind(kind), "".join(value.split()))
-        try:
-            return cls(StopKind.TIMESTAMP, _moment(value).astimezone(UTC).isoformat())
-        except OverflowError:
-            raise ValueError(f"{value!r} is out of range") from None
+        return cls(StopKind.TIMESTAMP, moment_in_utc(value))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -77,8 +74,7 @@ class StreamStop:
     @property
     def time_us(self) -> int:
         """Return the moment of a timestamp in microseconds since the epoch."""
-        passed = _moment(self.value) - datetime(1970, 1, 1, tzinfo=UTC)
-        return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
+        return microseconds_of(self.value)
 
     @property
     def words(self) -> str:
@@ -90,14 +86,6 @@ class StreamStop:
         if self.kind is StopKind.GTID:
             return f"GTID set {self.value}"
         return str(self)
-
-
-def _moment(text: str) -> datetime:
-    """Parse a moment with a time zone."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment
 
 
 def has_ended(stream: StreamSplit | None, stop: StreamStop) -> bool:

@@ -7,7 +7,7 @@ not pay for that, so they are imported when a task runs, all of them here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -99,13 +99,13 @@ class CdcSteps:
         note_ended(self.run, stream)
         return ended_text(self.run, stream)
 
-    def why_not_comparable(self) -> str:
-        """Explain why source and sink cannot be compared; empty if they can."""
+    def why_not_comparable(self, tables: Collection[TableId] | None = None) -> str:
+        """Explain why source and sink, or some tables, cannot be compared; empty if they can."""
         from airflow_cdc_provider.pipeline.steps.stream_ends import (  # noqa: PLC0415 - see above
             why_not_comparable,
         )
 
-        return why_not_comparable(self.run)
+        return why_not_comparable(self.run, tables)
 
     def require_not_ended(self) -> None:
         """Refuse a pipeline whose stream ended for good."""

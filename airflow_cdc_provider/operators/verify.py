@@ -131,7 +131,7 @@ def why_not_verify(
     if when == "never":
         is_of_run = _MEANS[_word(enabled)] == "never"
         return _UNWANTED if is_of_run else "the pipeline file says `verify: never`"
-    if why := steps.why_not_comparable():
+    if why := steps.why_not_comparable(tables):
         return why
     if when == "always" or _unproven(steps, tables):
         return ""

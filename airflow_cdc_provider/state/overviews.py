@@ -71,6 +71,7 @@ def find_overviews(
             outages=_note(row.outages_us, row.outages),
             conflicts=_note(row.conflicts_us, row.conflicts),
             ended=_note(row.ended_us, row.ended),
+            started=_note(row.started_us, row.started),
             preflight=findings.get(row.name),
         )
         for row in known
@@ -79,7 +80,7 @@ def find_overviews(
 
 def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
     """Read the pipelines' rows, each with the notes of its last try, outages and the like."""
-    tries, outages, conflicts, ended = (notes.alias() for _ in range(4))
+    tries, outages, conflicts, ended, started = (notes.alias() for _ in range(5))
     noted = (
         select(
             pipelines,
@@ -91,11 +92,14 @@ def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
             conflicts.c.form.label("conflicts"),
             ended.c.at_us.label("ended_us"),
             ended.c.form.label("ended"),
+            started.c.at_us.label("started_us"),
+            started.c.form.label("started"),
         )
         .join_from(pipelines, tries, _is_its(tries, NoteKind.LAST_TRY), isouter=True)
         .join(outages, _is_its(outages, NoteKind.OUTAGES), isouter=True)
         .join(conflicts, _is_its(conflicts, NoteKind.CONFLICTS), isouter=True)
         .join(ended, _is_its(ended, NoteKind.ENDED), isouter=True)
+        .join(started, _is_its(started, NoteKind.STARTED), isouter=True)
     )
     mine = noted.where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
     return connection.execute(mine).all()

@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.views.freshness import late_lines
 from airflow_cdc_provider.views.outages import outage_text
 from airflow_cdc_provider.views.progress import lag_text
+from airflow_cdc_provider.views.started import FOLLOWING
 from airflow_cdc_provider.views.status import PipelineStatus
 
 
@@ -71,11 +72,17 @@ def overview_lines(shown: Sequence[Shown]) -> list[str]:
 def _line(status: PipelineStatus) -> str:
     """Return a pipeline's status as one line."""
     done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)
+    word = "consistent"
+    if any(table.phase == FOLLOWING for table in status.tables):  # they began without a snapshot
+        done = sum(
+            table.phase in {TablePhase.CONSISTENT.value, FOLLOWING} for table in status.tables
+        )
+        word = FOLLOWING
     parts = [
         f"{status.state.name}: {status.summary}",
         *filter(None, (status.doubt,)),
         f"wanted {status.state.wanted.value}",
-        f"{done}/{len(status.tables)} tables consistent",
+        f"{done}/{len(status.tables)} tables {word}",
         counted(len(status.requests), "open request"),
         f"lag {lag_text(status)}",
     ]

@@ -23,6 +23,7 @@ from airflow_cdc_provider.views.page_problems import TROUBLES_SHOWN, problems_of
 from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
 from airflow_cdc_provider.views.remarks import conflicts_of
 from airflow_cdc_provider.views.request_text import in_order, request_form
+from airflow_cdc_provider.views.started import started_of
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 from airflow_cdc_provider.views.throttle import throttle_of
 
@@ -58,6 +59,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         noted_outages=outages_of(seen.outages, state.generation),
         freshness_s=freshness_s,
         ended=ended_of(seen.ended, state),
+        started=started_of(seen.started),
     )
     age_s = status.heartbeat_age_s
     return {
@@ -72,6 +74,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         "freshness_s": freshness_s,
         "late": status.is_late,
         "ended": None if status.ended is None else status.ended.to_json(),
+        "started": None if status.started is None else status.started.to_json(),
         "heartbeat_age_s": age_s,
         "stale": _is_stale(status),
         "held_up": bool(status.outages),
@@ -153,6 +156,7 @@ def pipeline_form(
             store.note(name, NoteKind.VERIFIED),
             is_streamed=is_streamed,
             pipeline=str(name),
+            started=None if seen is None else started_of(seen.started, requests),
         ),
         "snapshot": snapshot_form(
             row["phase"],

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus
 from airflow_cdc_provider.core.overview import TableOverview
 from airflow_cdc_provider.core.records import Note, Sample
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.views.error_facts import stopped_facts
 from airflow_cdc_provider.views.progress import seconds_left
+from airflow_cdc_provider.views.started import Started, shown_phase
 
 Form = dict[str, Any]
 _SHORTLY_US = 30 * 1_000_000
@@ -25,6 +27,7 @@ def table_forms(
     *,
     is_streamed: bool,
     pipeline: str = "",
+    started: Started | None = None,
 ) -> list[Form]:
     """Return tables as JSON, with the requests that read them and their last comparison."""
     reading = [each for each in requests if each.status is RequestStatus.READING]
@@ -37,6 +40,7 @@ def table_forms(
             )
             if table.error
             else None,
+            "phase": shown_phase(table.phase, TableId.parse(table.source), started),
             "verified": found.get(table.source),
         }
         for table in tables
@@ -48,7 +52,6 @@ def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
     return {
         "source": table.source,
         "sink": table.sink,
-        "phase": table.phase.value,
         "key": list(table.key),
         "planning_done": table.planning_done,
         "estimated_rows": table.estimated_rows,

@@ -9,6 +9,7 @@ from time import monotonic
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.views.outages import outage_text
+from airflow_cdc_provider.views.started import FOLLOWING
 from airflow_cdc_provider.views.status import PipelineStatus
 
 _SHORTLY_S = 15.0
@@ -90,7 +91,13 @@ def progress_line(
         parts += [] if status.ended else [f"lag {lag_text(status)}"]
         parts.append(f"at {status.stream.position.short}")
     done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)
-    parts.append(f"{done}/{len(status.tables)} tables consistent")
+    word = "consistent"
+    if any(table.phase == FOLLOWING for table in status.tables):  # they began without a snapshot
+        done = sum(
+            table.phase in {TablePhase.CONSISTENT.value, FOLLOWING} for table in status.tables
+        )
+        word = FOLLOWING
+    parts.append(f"{done}/{len(status.tables)} tables {word}")
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import Note
 from airflow_cdc_provider.views.freshness import late_lines
+from airflow_cdc_provider.views.started import FOLLOWING
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.views.status import PipelineStatus, TableStatus
@@ -55,7 +56,9 @@ def remark_lines(status: PipelineStatus) -> list[str]:
             f"reason: {made['reason']}"
         )
     return lines + [
-        f"  {table.source}: {_without_splits(table)}" for table in status.tables if table.by_request
+        f"  {table.source}: {_without_splits(table)}"
+        for table in status.tables
+        if table.by_request and table.phase != FOLLOWING
     ]
 
 

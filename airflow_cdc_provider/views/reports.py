@@ -42,7 +42,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
     """Return what a run would do, as JSON."""
     return {
         "pipeline": str(model.name),
-        "would": _would(preview),
+        "would": _would(preview, model),
         "refused": bool(preview.report.blocks),
         "blocks": [finding.to_json() for finding in preview.report.blocks],
         "plan_id": preview.stored_plan_id,
@@ -61,6 +61,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
         "gone": list(preview.gone),
         "removes": list(preview.removes),
         "max_connections": model.snapshot.max_connections,
+        "start": str(model.stream.starts_at),
     }
 
 
@@ -105,10 +106,13 @@ def plan_lines(form: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _would(preview: PlanPreview) -> str:
+def _would(preview: PlanPreview, model: PipelineFile) -> str:
     """Describe what a run would do."""
     if preview.report.blocks:
         return "refuse to start"
+    if not preview.stored_plan_id and model.stream.starts_at:
+        place = model.stream.starts_at.as_written
+        return f"make this plan, read no rows, and stream from {place} on"
     if not preview.stored_plan_id:
         return "make this plan, read the tables, hand off and stream"
     if preview.handed_off:
@@ -134,7 +138,8 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
         "stream": {**done.stream.result, "job": done.stream.is_needed},
         "consistent": not (done.inconsistent or standing)
-        and done.stream.result.get("consistent") is not False,
+        and done.stream.result.get("consistent") is not False
+        and (status.started is None or status.is_consistent),
         "standing": standing,
         "inconsistent": [str(table) for table in done.inconsistent],
         "status": dict(status.to_json()),
@@ -164,6 +169,8 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     waiting = ", ".join(form["inconsistent"])
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"
+    if not waiting and form["status"]["started"] is not None and not form["status"]["consistent"]:
+        state = "the sink has each change since the start, and rows of before as they were there"
     if form["standing"]:
         state += f", but for tables that stand still: {', '.join(form['standing'])}"
     if not waiting and form["status"]["ended"] is not None:
@@ -182,6 +189,8 @@ def status_lines(status: PipelineStatus) -> list[str]:
         done = f"{table.splits_finished}/{table.splits_planned}{more}"
         read = "" if table.by_request else f", splits {done}, {counted(table.rows, 'row')}"
         lines.append(f"  {table.source} -> {table.sink}: {table.phase}{read}{again}{error}")
+    if status.started is not None:
+        lines.append(f"  {status.started.text}")
     if status.ended is not None:
         lines.append(f"  {status.ended.text}")
     elif status.stream is not None:

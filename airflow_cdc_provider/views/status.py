@@ -32,6 +32,12 @@ from airflow_cdc_provider.views.outages import (
 )
 from airflow_cdc_provider.views.remarks import conflicts_of, overrides_of, refusal_of
 from airflow_cdc_provider.views.request_text import request_form
+from airflow_cdc_provider.views.started import (
+    FOLLOWING,
+    Started,
+    shown_phase,
+    started_of,
+)
 from airflow_cdc_provider.views.throttle import THROTTLED, ThrottleView, throttle_of
 
 EVENTS_SHOWN = 10
@@ -68,7 +74,12 @@ class TableStatus:
 
     @classmethod
     def of(
-        cls, state: TableState, requests: Sequence[Request] = (), *, is_streamed: bool = False
+        cls,
+        state: TableState,
+        requests: Sequence[Request] = (),
+        *,
+        is_streamed: bool = False,
+        started: Started | None = None,
     ) -> TableStatus:
         """Make a table's status from its state and the open requests.
 
@@ -80,7 +91,7 @@ class TableStatus:
         return cls(
             source=str(state.table),
             sink=str(state.plan.sink_table),
-            phase=state.phase.value,
+            phase=shown_phase(state.phase, state.table, started),
             splits_finished=state.splits_finished,
             splits_planned=state.splits_planned,
             planning_done=state.planning_done,
@@ -131,6 +142,8 @@ class PipelineStatus:
     """The file says that it streams without an end, so that something has to run it."""
     ended: Ended | None = None
     """Where the pipeline has ended for good, as its file says."""
+    started: Started | None = None
+    """Where its stream began, if no snapshot came before it."""
 
     @property
     def rows(self) -> int:
@@ -154,10 +167,13 @@ class PipelineStatus:
 
     @property
     def is_consistent(self) -> bool:
-        """Tell whether the sink equals the source at the stream's position."""
+        """Tell whether the sink equals the source at the stream's position.
+
+        Of tables that began without a snapshot nobody knows that.
+        """
         if self.stream is None or self.stream.inconsistent:
             return False
-        return not any(table.phase in LEFT_ALONE for table in self.tables)
+        return not any(table.phase in {*LEFT_ALONE, FOLLOWING} for table in self.tables)
 
     @property
     def heartbeat_age_s(self) -> float | None:
@@ -303,6 +319,7 @@ class PipelineStatus:
             "late": self.is_late,
             "nobody": self.nobody,
             "ended": None if self.ended is None else self.ended.to_json(),
+            "started": None if self.started is None else self.started.to_json(),
             "consistent": self.is_consistent,
             "rows": self.rows,
             "splits_finished": self.splits_finished,
@@ -344,11 +361,13 @@ def status(
     """Return a pipeline's status from the state store; the file says the rest."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
     requests, stream = store.requests(name, only_open=True), store.stream(name)
+    began = store.note(name, NoteKind.STARTED)
+    started = None if began is None else started_of(began, store.requests(name))
     noted, last_try = store.note(name, NoteKind.OUTAGES), store.note(name, NoteKind.LAST_TRY)
     return PipelineStatus(
         state=state,
         tables=tuple(
-            TableStatus.of(table, requests, is_streamed=stream is not None)
+            TableStatus.of(table, requests, is_streamed=stream is not None, started=started)
             for table in store.tables(name)
         ),
         stream=stream,
@@ -371,4 +390,5 @@ def status(
         freshness_s=freshness_s,
         is_continuous=is_continuous,
         ended=ended_of(store.note(name, NoteKind.ENDED), state),
+        started=started,
     )

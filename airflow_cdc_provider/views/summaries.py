@@ -64,7 +64,8 @@ def plan_line(plan: PlanSummary, splits: int) -> str:
     parts += [f"{counted(splits, 'split')} planned so far"] if splits else []
     created = counted(len(plan.created), "table")
     parts += [f"{created} created at the sink"] if plan.created else []
-    parts += ["the snapshot is done"] if plan.handed_off else []
+    began = plan.handed_off and plan.is_new
+    parts += ["no rows are read"] if began else ["the snapshot is done"] if plan.handed_off else []
     return f"plan {plan.plan_id} {made}: {', '.join(parts)}"
 
 

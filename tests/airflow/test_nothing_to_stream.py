@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.operators.health import CdcHealthOperator
@@ -15,7 +15,13 @@ from airflow_cdc_provider.operators.jobs import (
     CdcSnapshotOperator,
     CdcStreamOperator,
 )
-from airflow_cdc_provider.operators.steps import CdcFinishOperator, CdcPreflightOperator
+from airflow_cdc_provider.operators.steps import (
+    CdcFinishOperator,
+    CdcHandoffOperator,
+    CdcPlanOperator,
+    CdcPreflightOperator,
+)
+from airflow_cdc_provider.operators.verify import CdcVerifyOperator
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.planning import plan
@@ -126,3 +132,32 @@ def test_a_pipeline_that_has_ended_is_done_by_its_preflight(
     )
     health.execute(context)
     assert shop.sink_rows("SELECT COUNT(*) FROM orders WHERE id = 4") == [(0,)]
+
+
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+def test_a_pipeline_without_a_snapshot_reads_nothing_and_is_not_compared(
+    shop: Shop, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shop.path.open("a") as file:
+        file.write("stream: {start: latest, mode: bounded}\n")
+    without_spark(shop, monkeypatch)
+    path = str(shop.path)
+    CdcPreflightOperator(task_id="preflight", pipeline=path).execute(context)
+    assert CdcPlanOperator(task_id="plan", pipeline=path).execute(context)["handed_off"]
+    shop.at_source("INSERT INTO orders VALUES (4, 'four')")
+    assert not CdcSnapshotOperator(task_id="snapshot", pipeline=path).execute(context)["ran"]
+    CdcHandoffOperator(task_id="hand_off", pipeline=path).execute(context)
+    returned = CdcStreamOperator(task_id="stream", pipeline=path).execute(context)
+    assert (returned["changes"], returned["consistent"]) == (1, False)
+    CdcFinishOperator(task_id="finish", pipeline=path).execute(context)
+    assert shop.sink_rows("SELECT id FROM orders") == [(4,)]
+    verify = CdcVerifyOperator(task_id="verify", pipeline=path)
+    with pytest.raises(AirflowSkipException, match="began without rows"):
+        verify.execute(context)
+    # the next run has nothing to plan or to read
+    preflight = CdcPreflightOperator(
+        task_id="preflight", pipeline=path, snapshot_tasks=("plan",), stream_tasks=("stream",)
+    )
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        preflight.execute(context)
+    assert skipped.value.tasks == ["plan", "stream"]

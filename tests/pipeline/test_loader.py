@@ -59,6 +59,7 @@ def test_a_key_of_another_type_that_says_nothing_is_as_if_it_were_not_there() ->
 
 
 _LOG = "type: changelog\n  path: /data/changes"
+_BEGINS = "stream: {start: latest"
 _ENDS = "stream: {mode: snapshot_only}"
 _BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
@@ -90,8 +91,22 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nfreshness: {target: 0s}", 7, "not a span of time"),
     ("DR_DSN", "DR_DSN\nfreshness: {target: 1.5h}", 7, "not a span of time"),
     ("DR_DSN", "DR_DSN\nfreshness: 15m", 7, "settings below it: target"),
-    ("DR_DSN", "DR_DSN\nstream:\n  start: earliest", 8, "not in this release"),
-    ("DR_DSN", "DR_DSN\nstream:\n  start: {gtid: x}", 8, "not in this release"),
+    ("DR_DSN", "DR_DSN\nstream:\n  start: now", 8, "earliest, latest, or one of position"),
+    ("DR_DSN", "DR_DSN\nstream:\n  start: {position: 4}", 8, "a file and offset"),
+    ("DR_DSN", "DR_DSN\nstream:\n  start: {gtid: x, position: y}", 8, "one of position, gtid"),
+    ("DR_DSN", "DR_DSN\nstream:\n  start: {timestamp: '2026-01-01'}", 8, "with its zone"),
+    ("DR_DSN", f"DR_DSN\n{_BEGINS}, stop: consistent}}", 7, "of one position from the start"),
+    ("DR_DSN", f"DR_DSN\n{_BEGINS}, mode: snapshot_only}}", 7, "nothing but the stream"),
+    ("DR_DSN", f"DR_DSN\n  existing_rows: replace\n{_BEGINS}}}", 7, "write keep if they are"),
+    ("DR_DSN", "DR_DSN\n  existing_rows: keep", 7, "none would be kept"),
+    ("DR_DSN", f"DR_DSN\n{_BEGINS}}}\nverify: always", 8, "begin empty"),
+    (
+        "DR_DSN",
+        f"DR_DSN\n{_BEGINS}}}\ntopology: {{name: t, src_node: a, dst_node: b}}",
+        7,
+        "an edge of a topology starts",
+    ),
+    ("dsn_env: DR_DSN", f"{_LOG}\n  existing_rows: keep", 8, "no rows of before"),
     ("DR_DSN", "DR_DSN\nstream:\n  stop: latest", 8, "mode: bounded"),
     ("DR_DSN", "DR_DSN\nstream:\n  stop: {position: 4}", 8, "a file and offset"),
     ("DR_DSN", "DR_DSN\nstream:\n  stop: {gtid: x, position: y}", 8, "one of position, gtid"),

@@ -119,6 +119,11 @@ class CapturedTables:
             ).about(table)
         return plan
 
+    @staticmethod
+    def difference(wanted: pa.Schema, found: pa.Schema) -> str:
+        """Return how the planned columns and those found differ, for people."""
+        return _difference(wanted, found)
+
     def columns_of(self, table: TableId) -> pa.Schema:
         """Return the columns that a table's rows have at the sink."""
         return shaped_columns(self._schemas[table], self.plans[table])

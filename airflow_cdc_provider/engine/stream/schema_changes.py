@@ -48,6 +48,7 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
+from airflow_cdc_provider.engine.stream.early_log import EarlyLog, is_early, is_in_step
 from airflow_cdc_provider.engine.stream.edge_changes import COPY_ANEW, never_passed, why_not_passed
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.stream_control import Following
@@ -107,10 +108,13 @@ class SchemaChanges:
     ) -> None:
         """Apply the change that stopped the stream; raise it if it may not be applied."""
         job, sink = self._job, self._job.sink()
-        if not sink.abilities.changes_tables or stream is None:
+        if stream is None:
+            raise stopped_by
+        early = self._early(stream)
+        if not sink.abilities.changes_tables:
             raise stopped_by
         if not ledger.open_changes():
-            ledger.begin_changes(self._changes(stream, stopped_by))
+            ledger.begin_changes(early or self._changes(stream, stopped_by))
         with self._following.changing:
             finish_changes(job.store, sink, ledger, job.spec.pipeline, job.spec.generation)
             followed = ledger.stream() or stream
@@ -138,6 +142,23 @@ class SchemaChanges:
                 f"{stopped_by.what}; no table of the pipeline is left; `drop` it"
             )
         return changes
+
+    def _early(self, stream: StreamSplit) -> tuple[SchemaChange, ...]:
+        """Return the next change of a stream that is where definitions are not known yet.
+
+        None where they are known; what does not say what a table was is raised.
+        """
+        if not is_early(stream):
+            return ()
+        columns = self._job.source().change_columns(self._reading)
+        early = EarlyLog(self._captured, columns, self._job.spec.schema_changes)
+        for batch in self._read(stream, self._reading):
+            early.require_known_columns(batch, stream)
+            if batch.barrier is not None and batch.end is not None:
+                found = self._captured.concerned(batch.barrier, stream)
+                if found:
+                    return early.changes(batch.barrier, batch.end, found, stream)
+        return ()
 
     def anew(self, stream: StreamSplit, table: TableId, why: str) -> SchemaChange:
         """Return the change that takes a table as it is now, with its rows read again."""
@@ -306,7 +327,7 @@ class SchemaChanges:
         effects = [statement.effect for statement in said.found]
         found = difference_between(plan, after, self._definitions, effects)
         why = never_passed(found, truncates=said.truncates, rows_between=said.has_rows_between)
-        if why := why or ("" if _is_in_step(stream, table) else _OUT_OF_STEP):
+        if why := why or ("" if is_in_step(stream, table) else _OUT_OF_STEP):
             raise _stopped(stopped_by, why, table).with_remedy(COPY_ANEW)
         if why := self._refused(after) or why_not_passed(sink, after):
             raise _stopped(stopped_by, why, table).with_remedy(
@@ -392,7 +413,7 @@ class SchemaChanges:
     ) -> SchemaChange:
         """Return the change as the policy wants it; raise if the policy is to stop."""
         policy, found = self._job.spec.schema_changes, change.difference
-        in_step = _is_in_step(stream, change.table)
+        in_step = is_in_step(stream, change.table)
         truncates = in_step and _only_truncates(found, said)
         if truncates:
             found = replace(found, moved="")
@@ -438,14 +459,6 @@ class _Just:
         """Tell whether this is the table."""
         del ignore_case  # it is named as the catalogue does
         return (self.database, self.table) == (table.database, table.table)
-
-
-def _is_in_step(stream: StreamSplit, table: TableId) -> bool:
-    """Tell whether the sink has each row of a table as it is at the stream's position."""
-    progress = stream.progress_of(table)
-    if progress is None or progress.is_unread:
-        return False
-    return not progress.finished and not progress.consistent_at
 
 
 def _only_truncates(found: Difference, said: _Statements) -> bool:

@@ -102,7 +102,9 @@ def _found(job: Job, stop: StreamStop, stream: StreamSplit, end: LogPosition) ->
         raise rows_to_read(stop, stream)
     if stop.kind is StopKind.CONSISTENT:
         return stream.reach
-    return offered(job.source(), FindsStops).stop_place(stop, stream.reach, end)
+    is_start = stream.began is not None and stream.began.at == stream.reach
+    source = offered(job.source(), FindsStops)
+    return source.stop_place(stop, stream.reach, end, is_start=is_start)
 
 
 def rows_to_read(stop: StreamStop, stream: StreamSplit | None) -> NotConsistentError:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.stream_starts import StreamStart
 from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.sections.field_types import ConnectionId as ConnectionId
 from airflow_cdc_provider.systems.sections.field_types import EnvironmentName as EnvironmentName
 from airflow_cdc_provider.systems.sections.field_types import Pattern as Pattern
 
+Place = TypeVar("Place")
+
 _ADDRESS = re.compile(r"[^\s@,;<>\"]+@[^\s@,;<>\"]+")
 _DURATION = re.compile(r"([0-9]+)\s*(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RANGE = re.compile(r"([0-9]+)\s*(?:-\s*([0-9]+))?")
 _LATER = "not in this release"
-_STOPS = {
+_PLACES = {
     "position": "a file and offset, as in position: 'binlog.000012:4711'",
     "gtid": "a GTID set, as in gtid: '3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77'",
     "timestamp": "a time with its zone, as in timestamp: '2026-01-01T00:00:00Z'",
@@ -53,15 +57,16 @@ def _ports(value: Any) -> str:
 
 
 def _stream_start(value: Any) -> Any:
-    """Check where the stream starts; starts of a later release are refused as such."""
-    if value in ("earliest", "latest") or (
-        isinstance(value, dict) and value.keys() <= {"position", "gtid", "timestamp"}
-    ):
+    """Check where the stream starts."""
+    if isinstance(value, str) and value in ("after_snapshot", "earliest", "latest"):
+        return value
+    if not isinstance(value, dict) or len(value) != 1 or not value.keys() <= _PLACES.keys():
         raise WrongValueError(
-            f"starting the stream at {value!r} without a snapshot is {_LATER}",
-            "write after_snapshot, or leave the key out",
+            f"{value!r} is no place where a stream starts",
+            "write after_snapshot, earliest, latest, or one of position, gtid and timestamp, such "
+            "as {position: 'binlog.000012:4711'}",
         )
-    return value
+    return _place(value, StreamStart.at)
 
 
 def _stream_stop(value: Any) -> Any:
@@ -73,22 +78,37 @@ def _stream_stop(value: Any) -> Any:
             "the log has no end where a stream would end for good",
             "write mode: bounded: each run ends caught up",
         )
-    if not isinstance(value, dict) or len(value) != 1 or not value.keys() <= _STOPS.keys():
+    if not isinstance(value, dict) or len(value) != 1 or not value.keys() <= _PLACES.keys():
         raise WrongValueError(
             f"{value!r} is no place where a stream ends",
             "write never, consistent, or one of position, gtid and timestamp, such as "
             "{timestamp: '2026-01-01T00:00:00Z'}",
         )
+    return _place(value, StreamStop.at)
+
+
+def _place(value: dict[str, Any], parse: Callable[[str, str], object]) -> dict[str, str]:
+    """Check a place in the log: a position, a GTID set or a timestamp."""
     ((kind, place),) = value.items()
     if isinstance(place, datetime):  # YAML reads a time that has no quotes
         place = place.isoformat()
     try:
         if not isinstance(place, str) or not place.strip():
             raise ValueError(f"{place!r} is no text")
-        StreamStop.at(kind, place)
+        parse(kind, place)
     except ValueError as error:
-        raise WrongValueError(f"{place!r} is no {kind}: {error}", f"write {_STOPS[kind]}") from None
+        raise WrongValueError(
+            f"{place!r} is no {kind}: {error}", f"write {_PLACES[kind]}"
+        ) from None
     return {kind: place}
+
+
+def place_of(value: str | Mapping[Any, str], parse: Callable[[str, str], Place]) -> Place:
+    """Return a place in the log as the file has it, by its kind and its value."""
+    if isinstance(value, str):
+        return parse(value, "")
+    ((kind, place),) = value.items()
+    return parse(kind, place)
 
 
 def _where(value: Any) -> Any:
@@ -154,9 +174,12 @@ Ports = Annotated[
     BeforeValidator(_ports),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
 ]
-StreamStart = Annotated[Literal["after_snapshot"], BeforeValidator(_stream_start)]
+_Places = dict[Literal["position", "gtid", "timestamp"], str]
+Start = Annotated[
+    Literal["after_snapshot", "earliest", "latest"] | _Places, BeforeValidator(_stream_start)
+]
 Stop = Annotated[
-    Literal["never", "consistent"] | dict[Literal["position", "gtid", "timestamp"], str],
+    Literal["never", "consistent"] | _Places,
     BeforeValidator(_stream_stop),
 ]
 NoCondition = Annotated[None, BeforeValidator(_where)]

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.stream_starts import StreamStart
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
@@ -30,9 +31,10 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     NoCondition,
     Pattern,
     Ports,
+    Start,
     Stop,
-    StreamStart,
     TimeZone,
+    place_of,
     seconds_of,
 )
 from airflow_cdc_provider.pipeline.file.sections import AnySink, AnySource
@@ -166,7 +168,13 @@ class MaxBatch(Section):
 class StreamSection(Section):
     """How the log is followed."""
 
-    start: StreamStart = Field(default="after_snapshot", description="Where the stream starts.")
+    start: Start = Field(
+        default="after_snapshot",
+        description="Where the stream starts. With any other place no rows are read, see "
+        '[starts](starts.md): `earliest`, `latest`, `{position: "binlog.000012:4711"}`, '
+        '`{gtid: "..."}` or `{timestamp: "2026-01-01T00:00:00Z"}`.',
+        examples=["latest"],
+    )
     stop: Stop = Field(
         default="never",
         description="Where the stream ends for good, see [ends](ends.md): `consistent`, "
@@ -225,14 +233,16 @@ class StreamSection(Section):
         return self.mode != "snapshot_only"
 
     @property
+    def starts_at(self) -> StreamStart:
+        """Return where the stream starts."""
+        return place_of(self.start, StreamStart.at)
+
+    @property
     def stops_at(self) -> StreamStop:
         """Return where the stream ends for good."""
         if not self.has_stream:
             return StreamStop(StopKind.SNAPSHOT_ONLY)
-        if isinstance(self.stop, str):
-            return StreamStop(StopKind(self.stop))
-        ((kind, value),) = self.stop.items()
-        return StreamStop.at(kind, value)
+        return place_of(self.stop, StreamStop.at)
 
     @property
     def stream_mode(self) -> StreamMode:

@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.file.start_rules import check_start
 from airflow_cdc_provider.pipeline.file.topology_rules import check_topology
 
 Found = tuple[Path, str, str]
@@ -31,6 +32,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _throttle(file)
     yield from _spark_settings(file)
     yield from _ends(file)
+    yield from check_start(file)
     yield from check_topology(file)
     if file.stream.writers > 1 and file.stream.apply != "merged" and file.topology is None:
         yield (

@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
-from airflow_cdc_provider.engine.sink.port import Targets
+from airflow_cdc_provider.engine.sink.port import TargetConflict, Targets
 from airflow_cdc_provider.pipeline.file.folder import files_beside
 from airflow_cdc_provider.pipeline.receivers import find_receivers
 from airflow_cdc_provider.pipeline.run import Run
@@ -56,6 +56,10 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     sink_of,
     source_of,
 )
+from airflow_cdc_provider.pipeline.steps.stream_starts import (
+    place_findings,
+    require_start_as_noted,
+)
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     WaitingPattern,
@@ -69,6 +73,10 @@ from airflow_cdc_provider.pipeline.steps.topology_edges import topology_findings
 from airflow_cdc_provider.state.desired_state import what_of
 
 log = logging.getLogger(__name__)
+
+_REPLACED = "the snapshot replaces all rows there are"
+_KEPT = "they are taken for the source's as of stream.start; nobody looks whether they are"
+_LEFT = "no rows are read, and rows that are not the source's would stay"
 
 _MOST_KEPT = 500
 """Findings that are noted one by one; they are counted, too."""
@@ -151,6 +159,7 @@ def _checked(run: Run) -> CheckReport:
         stopped = {each.table: each for each in targets.stopped()}
         not_copied, gone = differences(run, captured.plans, claimed=claimed)
         require_unchanged(run, claimed=claimed, left_out=not_copied, may_have_rules=True)
+        require_start_as_noted(run)
         require_sink(run, origin.sink, targets.plan_id())
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
         planned, later = captured.without({*late, *stopped, *captured.unfit}), captured.only(late)
@@ -162,6 +171,7 @@ def _checked(run: Run) -> CheckReport:
         beside = files_beside(run.loaded)
         found += [*shared_ids(run, beside), *topology_findings(run, beside)]
         found += throttle_findings(run)
+        found += () if targets.plan_id() else place_findings(run)
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += [*conflict_findings(run, captured.plans, beside), *_backfills(run, captured.plans)]
         of_later = list(_targets(run, targets, later.plans, frozenset()))
@@ -484,7 +494,8 @@ def _targets(
             "'Rights at the servers' (docs/rights.md)",
         )
         return
-    replaces, edge = run.model.sink.existing_rows == "replace", run.model.edge
+    policy = run.model.sink.existing_rows
+    keeps, is_refused = policy == "keep", policy == "refuse"
     for conflict in conflicts:
         if conflict.pipeline:
             yield Finding(
@@ -499,10 +510,19 @@ def _targets(
         else:
             yield Finding(
                 PipelineCode.SINK_EXISTING_ROWS,
-                Level.WARN if replaces else Level.BLOCK,
+                Level.BLOCK if is_refused else Level.WARN,
                 str(conflict.table),
                 conflict.text,
                 "an empty table, or one of this pipeline",
-                "the snapshot replaces all rows there are",
-                "" if replaces else conflict.remedy if edge is None else edge.way_to_seed,
+                _KEPT if keeps else _LEFT if run.model.stream.starts_at else _REPLACED,
+                _way_out(run, conflict) if is_refused else "",
             )
+
+
+def _way_out(run: Run, conflict: TargetConflict) -> str:
+    """Return the advice for a table of the sink that holds rows of nobody."""
+    if run.model.edge is not None:
+        return run.model.edge.way_to_seed
+    if run.model.stream.starts_at:
+        return "empty the table; or write existing_rows: keep under sink, if they are the source's"
+    return conflict.remedy

@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
@@ -67,7 +68,15 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     secure_log,
     sink_of,
 )
-from airflow_cdc_provider.pipeline.steps.stream_ends import require_stop_ahead
+from airflow_cdc_provider.pipeline.steps.stream_ends import forget_end, require_stop_ahead
+from airflow_cdc_provider.pipeline.steps.stream_starts import (
+    begin_with,
+    create_lacking,
+    hand_off_unread,
+    note_start,
+    require_same_start,
+    started_text,
+)
 from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import settle_tables
 from airflow_cdc_provider.pipeline.steps.table_requests import carry_out_table_requests
@@ -194,6 +203,8 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
     state = take_over(run, ledger)
     secure_log(run)
     held, stream, warning = ledger.plan_id(), ledger.stream(), ""
+    if held and stream is not None and not is_new:
+        require_same_start(run, stream)
     if held and held != state.plan_id and stream is not None:
         streamed = {progress.table for progress in stream.tables}
         streamed |= {each.table for each in ledger.stopped()}
@@ -212,12 +223,18 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
             "former one: all is planned anew"
         )
     elif held:
-        warning = _another_plan(run, held, state.plan_id, then="everything is read again")
+        warning = _another_plan(run, held, state.plan_id, then=_anew(run))
     elif state.plan_id:
-        warning = f"plan {state.plan_id} is not in the sink's ledger: everything is read again"
+        warning = f"plan {state.plan_id} is not in the sink's ledger: {_anew(run)}"
     require_stop_ahead(run)
     _tell(run, warning)
     return replace(_make(run, ledger, state.generation, found), warning=warning)
+
+
+def _anew(run: Run) -> str:
+    """Say what a new plan does."""
+    starts = bool(run.model.stream.starts_at)
+    return "the stream begins at its start again" if starts else "everything is read again"
 
 
 def _another_plan(run: Run, held: str, known: str, *, then: str) -> str:
@@ -242,8 +259,10 @@ def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumm
     correction = reconcile(run.store, ledger, run.name, generation)
     take_changed_rules(run, ledger)
     if correction.handed_off:
+        note_start(run, ledger.stream())
         finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
     else:
+        require_same_start(run, None)
         require_begun_by_copy(run)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
@@ -296,26 +315,51 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     require_empty(run, found.tables)
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(found.tables)
+    stream = begin_with(run, found.tables)
     note_seed(run)
-    claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink))
+    kept = {plan.sink_table for plan in found.tables} if _keeps_rows(run) else set()
+    claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink) | kept)
     plan_id = uuid.uuid4().hex
-    ledger.start_plan(plan_id)
-    # with the old plan gone from the ledger no table is streamed, so all are made ready to be read
-    created = _create_tables(run, found.tables)
+    if stream is None:
+        ledger.start_plan(plan_id)
+        # with the old plan gone from the ledger no table is streamed, so all are made ready
+        created = _create_tables(run, found.tables)
+    else:
+        created = create_lacking(run, found.tables)
+        ledger.start_plan(plan_id)
+        ledger.store_stream(stream)
     run.store.start_plan(run.name, generation, plan_id, found.tables, origin=found.origin)
     keep_rules(run, ledger)
     release_tables(run, generation, keep=found.tables)
-    phase = run.store.ensure(run.name).phase
-    run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
     run.store.tell(run.name, f"plan {plan_id}: {counted(len(found.tables), 'table')}")
+    if stream is None:
+        phase = run.store.ensure(run.name).phase
+        run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
+        note_start(run, None)
+    else:
+        _begin(run, generation, stream)
     return PlanSummary(
         plan_id=plan_id,
         generation=generation,
         is_new=True,
         tables=found.tables,
-        handed_off=False,
+        handed_off=stream is not None,
         created=created,
     )
+
+
+def _keeps_rows(run: Run) -> bool:
+    """Tell whether rows that the sink's tables hold are the source's as of the stream's start."""
+    return run.model.sink.existing_rows == "keep"
+
+
+def _begin(run: Run, generation: int, stream: StreamSplit) -> None:
+    """Store and report that a stream begins without a snapshot, which the ledger has already."""
+    hand_off_unread(run, generation, stream)
+    note_start(run, stream)
+    forget_end(run)
+    if stream.began is not None:
+        run.store.tell(run.name, started_text(stream.began, len(stream.tables)))
 
 
 def _tables_of_stream(

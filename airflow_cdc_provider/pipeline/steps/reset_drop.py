@@ -23,6 +23,12 @@ def reset(run: Run) -> str:
     summary = new_plan(run)
     tables = counted(len(summary.tables), "table")
     run.store.want(run.name, Wanted.RUN)
+    if summary.handed_off:
+        return (
+            f"{run.name} has a new plan for {tables}, whose stream begins at "
+            f"{run.model.stream.starts_at.as_written}. Sink tables and their rows stay; no rows "
+            "are read, and position and splits of the old plan are forgotten in state and ledger."
+        )
     if before is None or not before.plan_id:
         return (
             f"{run.name} had no plan in this state store, and has a new plan for "

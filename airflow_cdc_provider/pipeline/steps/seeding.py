@@ -25,7 +25,6 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     StepMissingError,
 )
-from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
@@ -52,6 +51,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     sink_of,
     source_of,
 )
+from airflow_cdc_provider.pipeline.steps.stream_starts import hand_off_unread
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     captured_tables,
@@ -379,19 +379,11 @@ def _begin(run: Run, captured: Captured, start: LogPosition) -> str:
         origin = origin_now(run, captured)
         run.store.start_plan(run.name, generation, plan_id, plans, origin=origin)
         ledger.keep_edge(edge_text(run.model.edge))
-        for phase in (Phase.PLANNING, Phase.SNAPSHOT):
-            before = run.store.ensure(run.name).phase
-            run.store.move(run.name, generation, expected=before, to=phase)
         tables = [plan.schema.table for plan in plans]
-        for table in tables:
-            run.store.finish_planning(run.name, generation, table)
         stream = StreamSplit(start, None, ())
         stream = stream.with_tables(dict.fromkeys(tables, start), ()).read(tables)
         ledger.store_stream(stream)
-        run.store.store_hand_off(run.name, generation, stream)
-        run.store.move(run.name, generation, expected=Phase.SNAPSHOT, to=Phase.HANDED_OFF)
-        for table in tables:
-            run.store.mark_table(run.name, generation, table, TablePhase.CATCHING_UP)
+        hand_off_unread(run, generation, stream)
     of = counted(len(plans), "table")
     text = f"{run.name} begins at {start} with the rows that are there: {of}"
     run.store.tell(run.name, text)

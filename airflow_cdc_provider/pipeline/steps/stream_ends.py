@@ -7,6 +7,7 @@ that place. What would go on from there, such as rows that are read again, is re
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 
 from airflow_cdc_provider.columns.source_port import FindsStops, offered
@@ -17,6 +18,7 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     TablesStoppedError,
 )
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import NoteKind
@@ -28,6 +30,7 @@ from airflow_cdc_provider.pipeline.run import Run, lease_is_live, take_over
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, require_unchanged
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
+from airflow_cdc_provider.pipeline.steps.stream_starts import unread_tables
 
 
 def ended_stream(run: Run) -> StreamSplit | None:
@@ -154,8 +157,8 @@ def require_stop_ahead(run: Run) -> None:
     Of a GTID set that is told only by the watermarks of what was read.
     """
     stop = run.model.stream.stops_at
-    if stop.kind not in {StopKind.POSITION, StopKind.TIMESTAMP}:
-        return
+    if stop.kind not in {StopKind.POSITION, StopKind.TIMESTAMP} or run.model.stream.starts_at:
+        return  # without a snapshot the stop is compared with the start
     source = source_of(run)
     with closing(source.log_end(purpose="end of the log")) as log_end:
         end = log_end.now()
@@ -177,8 +180,8 @@ def require_streams_on(run: Run, what: str) -> None:
     )
 
 
-def why_not_comparable(run: Run) -> str:
-    """Explain why source and sink cannot be compared; empty if they can."""
+def why_not_comparable(run: Run, tables: Collection[TableId] | None = None) -> str:
+    """Explain why source and sink, or some tables, cannot be compared; empty if they can."""
     stop = run.model.stream.stops_at
     if stop.kind is StopKind.SNAPSHOT_ONLY:
         return (
@@ -190,15 +193,29 @@ def why_not_comparable(run: Run) -> str:
             f"the sink is as of the stop (`stream.stop`: {stop.words}), and the source goes on: "
             "what differs may have changed since"
         )
+    unread = set(unread_tables(run)) & (set(tables) if tables is not None else _planned(run))
+    if unread:
+        return (
+            f"the stream began without a snapshot, and {', '.join(map(str, sorted(unread)))} "
+            "began without rows: only `resync` of a whole table reads what was not changed since"
+        )
     return ""
 
 
-def require_comparable(run: Run) -> None:
-    """Refuse to compare where the two sides are not to be equal."""
-    if why := why_not_comparable(run):
+def _planned(run: Run) -> set[TableId]:
+    """Return the tables of the plan."""
+    return {state.table for state in run.store.tables(run.name)}
+
+
+def require_comparable(run: Run, tables: Collection[TableId] | None = None) -> None:
+    """Refuse to compare where the two sides, or some tables, are not to be equal."""
+    if why := why_not_comparable(run, tables):
         raise RefusedError(
             f"source and sink of {run.name} cannot be compared: {why}",
             where=f"stream of {run.name}",
             risk=NOTHING_CHANGED,
-            remedy="write stop: never and mode: bounded, `run` it, and `verify` then",
+            remedy="write stop: never and mode: bounded, `run` it, and `verify` then"
+            if run.model.stream.stops_at
+            else "`resync` these tables, or name others with --table; write existing_rows: keep "
+            "under sink if the sink had the source's rows as of stream.start",
         )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind
-from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.requests import read_as_a_whole
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 
@@ -62,7 +62,7 @@ def to_verify(run: Run) -> tuple[TableId, ...]:
     """Return the tables not found equal since they were read or defined, or their phase changed."""
     note = run.store.note(run.name, NoteKind.VERIFIED)
     known = {} if note is None else note.form["tables"]
-    read_us = _read_again(run)
+    read_us = read_as_a_whole(run.store.requests(run.name))
 
     def is_proven(table: TableId, changed_us: int) -> bool:
         last, since_us = known.get(str(table)), max(changed_us, read_us.get(table, 0))
@@ -70,14 +70,3 @@ def to_verify(run: Run) -> tuple[TableId, ...]:
 
     states = run.store.tables(run.name)
     return tuple(each.table for each in states if not is_proven(each.table, each.changed_us))
-
-
-def _read_again(run: Run) -> dict[TableId, int]:
-    """Return when requests have last read all rows of tables again."""
-    found: dict[TableId, int] = {}
-    for each in run.store.requests(run.name):
-        is_whole = each.kind.reads_rows and not each.scope.ranges and each.scope.chosen is None
-        if is_whole and each.status is RequestStatus.DONE:
-            for table in each.scope.tables:
-                found[table] = max(found.get(table, 0), each.changed_us)
-    return found

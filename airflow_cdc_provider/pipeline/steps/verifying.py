@@ -63,7 +63,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
             remedy="run the pipeline first, against the same state",
         )
     require_unchanged(run, may_have_rules=True)
-    require_comparable(run)
+    require_comparable(run, tables)
     unknown = sorted(set(tables or ()) - {plan.schema.table for plan in plans})
     if unknown:
         raise RefusedError(

@@ -30,7 +30,11 @@ def _folder_path(value: Any) -> Any:
 
 
 def _existing_rows(value: Any) -> Any:
-    """Refuse to replace rows, which a log cannot."""
+    """Refuse to replace or keep rows, which a log cannot."""
+    if value == "keep":
+        raise WrongValueError(
+            "a changelog has no rows of before its stream", "leave existing_rows out"
+        )
     if value == "replace":
         raise WrongValueError(
             "a changelog replaces no rows that others wrote",

@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.splits import Chosen, Condition, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_starts import Beginning, StreamStart
 from airflow_cdc_provider.core.stream_stops import StreamStop
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -284,14 +285,36 @@ class MySqlSource:
         return look_at_log(self.endpoint, at, around, count=count, values=values)
 
     def stop_place(
-        self, stop: StreamStop, reached: LogPosition, end: LogPosition
+        self,
+        stop: StreamStop,
+        reached: LogPosition,
+        end: LogPosition,
+        *,
+        is_start: bool = False,
     ) -> MySqlPosition | None:
         """Return where a stream ends for good, None if the log does not have the place yet."""
         from airflow_cdc_provider.systems.mysql.source.stop_places import (  # noqa: PLC0415
             stop_place,
         )
 
-        return stop_place(self.endpoint, stop, own(reached), own(end))
+        return stop_place(self.endpoint, stop, own(reached), own(end), is_start=is_start)
+
+    def require_stop(self, stop: StreamStop) -> None:
+        """Refuse a position or a GTID set that is none of this server's family."""
+        from airflow_cdc_provider.systems.mysql.source.stop_places import (  # noqa: PLC0415
+            require_stop,
+        )
+
+        with closing(connect(self.endpoint, purpose="stop of the stream")) as connection:
+            require_stop(stop, read_capabilities(connection))
+
+    def start_place(self, start: StreamStart) -> Beginning:
+        """Return where in the server's log a stream without a snapshot starts."""
+        from airflow_cdc_provider.systems.mysql.source.start_places import (  # noqa: PLC0415
+            start_place,
+        )
+
+        return start_place(self.endpoint, start)
 
     def is_same(self, one: TableSchema, other: TableSchema) -> bool:
         """Tell whether two definitions of a table are the same, whatever their AUTO_INCREMENT."""

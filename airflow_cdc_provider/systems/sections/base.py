@@ -129,10 +129,11 @@ class SinkSection(Section):
         "route a table keeps its name.",
         examples=[{"shop.*": "dr_shop.*"}],
     )
-    existing_rows: Literal["refuse", "replace"] = Field(
+    existing_rows: Literal["refuse", "replace", "keep"] = Field(
         default="refuse",
         description="What becomes of rows that a table of the sink holds already when the pipeline "
-        "first takes it: refuse the table, or replace all of its rows by the source's.",
+        "first takes it: refuse the table, or replace all of its rows by the source's. With a "
+        "`stream.start` but `after_snapshot`, `keep` takes them for the source's as of the start.",
     )
 
     @property

@@ -13,7 +13,7 @@ export function figures(it) {
     lag(it),
     tile("Changes/s", rate(it.changes_per_s), it.stream ? `${compact(it.stream.changes)} in all` : ""),
     tile("Rows/s read", rate(it.rows_per_s), `${compact(read)} by the snapshot`),
-    tile("Tables consistent", `${count(it.consistent)} of ${count(it.tables)}`, it.stopped ? `${it.stopped} stopped` : "", it.stopped ? "bad" : ""),
+    tile(it.started ? "Tables following" : "Tables consistent", `${count(it.consistent)} of ${count(it.tables)}`, it.stopped ? `${it.stopped} stopped` : "", it.stopped ? "bad" : ""),
     tile("Open requests", count(open), asked ? `${asked} to approve` : "", asked ? "warn" : ""),
     it.edge?.settles ? tile("Conflicts", settled(it), `the command conflicts lists them; rule: ${it.edge.settles}`) : null,
   ];

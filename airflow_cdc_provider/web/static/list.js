@@ -171,7 +171,7 @@ const time = (us) => (us ? h("span", { title: moment(us) }, when(us)) : NOTHING)
 
 function tables(row) {
   if (!row.tables) return NOTHING;
-  const label = `${row.consistent} of ${plural(row.tables, "table")} consistent`;
+  const label = `${row.consistent} of ${plural(row.tables, "table")} ${row.started ? "following" : "consistent"}`;
   return h(
     "span",
     { class: "with-bar", title: label },

@@ -69,7 +69,7 @@ function built(page, path, again) {
     [part(progress, snapshot), (it) => it.snapshot],
     [part(problems, wrong), (it) => it.problems],
     [part(panels.Requests, (it) => requests(it, path, again)), (it) => [it.requests, it.may_write]],
-    [part(panels.Stream, stream), (it) => [it.stream, it.log_reach]],
+    [part(panels.Stream, stream), (it) => [it.stream, it.log_reach, it.started]],
     [part(panels.Events, events), (it) => it.events],
     [part(panels.Preflight, preflight), (it) => it.preflight],
   ];

@@ -4,12 +4,13 @@ import { h } from "./dom.js";
 import { bytes, count, moment } from "./format.js";
 import { line } from "./parts.js";
 
-export function stream([it, reach]) {
+export function stream([it, reach, started]) {
   if (it === null) return [h("p", { class: "quiet" }, "There is no stream yet.")];
   return [
     h(
       "dl",
       { class: "position" },
+      started ? line("Began", `${started.text}. Rows of before are read by requests alone.`) : [],
       line("Position", h("code", {}, it.position)),
       line(
         "End of the log",

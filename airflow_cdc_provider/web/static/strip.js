@@ -24,6 +24,8 @@ export function legend() {
   );
 }
 
+const FLOWS = new Set(["consistent", "following"]);
+
 function kindOf(letter, table) {
   if (letter === "x") return "failed";
   if (letter === "r") return "reading";
@@ -31,11 +33,11 @@ function kindOf(letter, table) {
   if (letter !== "9") return "part";
   if (table.requests.length) return "again";
   if (table.phase === "paused" || table.phase === "failed") return "left";
-  return table.phase === "consistent" ? "stream" : "own";
+  return FLOWS.has(table.phase) ? "stream" : "own";
 }
 
 export function strip(table) {
-  const whole = table.phase === "consistent" ? "9" : "0";
+  const whole = FLOWS.has(table.phase) ? "9" : "0";
   const kinds = [...(table.strip || whole)].map((letter) => kindOf(letter, table));
   const cells = [];
   for (let from = 0; from < kinds.length; ) {

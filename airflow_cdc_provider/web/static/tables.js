@@ -7,8 +7,8 @@ import { badge, facts, rowsOf } from "./parts.js";
 import { legend, strip } from "./strip.js";
 
 const MOST_TABLES = 100;
-const TONES = { consistent: "good", failed: "bad", paused: "warn", "not copied": "warn" };
-const RANKS = { failed: 0, paused: 1, "not copied": 1, changed: 2, consistent: 9 };
+const TONES = { consistent: "good", following: "good", failed: "bad", paused: "warn", "not copied": "warn" };
+const RANKS = { failed: 0, paused: 1, "not copied": 1, changed: 2, consistent: 9, following: 9 };
 const READ = new Set(["planned", "snapshot", "changed"]);
 const UNREAD = new Set([...READ, "read"]);
 const HEADS = [
@@ -137,7 +137,7 @@ const short = (value) => (value >= MOST_DIGITS ? compact(value) : count(value));
 const number = (value) => h("td", { class: value === null || value === undefined ? "number none" : "number" }, short(value));
 
 function numbers(table, lag) {
-  const isFollowed = table.phase === "consistent" || table.phase === "catching_up";
+  const isFollowed = ["consistent", "following", "catching_up"].includes(table.phase);
   return [
     h("td", { class: "number", title: countedWhen(table) }, short(rowsNow(table))),
     number(table.inserts),
@@ -193,6 +193,8 @@ function more(table) {
 const rowsByRequest = (table) =>
   table.requests?.length
     ? `Its rows are read by ${table.requests.join(", ")}.`
-    : UNREAD.has(table.phase)
-      ? "Its rows wait for a request that reads them."
-      : "This state has no snapshot of its rows: they came by a request, by the opposite edge, or before the state was lost.";
+    : table.phase === "following"
+      ? "It began without a snapshot: rows of before are as they were at the sink."
+      : UNREAD.has(table.phase)
+        ? "Its rows wait for a request that reads them."
+        : "This state has no snapshot of its rows: they came by a request, by the opposite edge, or before the state was lost.";

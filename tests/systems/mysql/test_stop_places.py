@@ -13,7 +13,7 @@ from airflow_cdc_provider.systems.mysql.positions.gtid import (
     GtidSource,
     MariaDbGtidPosition,
 )
-from airflow_cdc_provider.systems.mysql.source.stop_places import _left, _marks
+from airflow_cdc_provider.systems.mysql.source.stop_places import _left, marks_of
 
 ONE, TWO = (f"{number}{number * 7}-0000-0000-0000-{number * 12}" for number in "12")
 STOP = StreamStop.at("gtid", "x")
@@ -33,7 +33,7 @@ def test_each_transaction_of_a_set_counts_gaps_and_tags_and_all() -> None:
     one, tagged, two = GtidSource(ONE), GtidSource(ONE, "tag"), GtidSource(TWO)
     wanted = GtidSet.parse(f"{ONE}:1-3:7:tag:5")
     found = columns((one, 3), (one, 4), (one, 7), (tagged, 5), (tagged, 6), (two, 1), (None, 0))
-    inside, counts = _marks(found, wanted)
+    inside, counts = marks_of(found, wanted)
     assert inside.tolist() == [True, False, True, True, False, False, False]
     assert counts.tolist() == inside.tolist()
     assert _left(STOP, wanted, GtidSet.parse(f"{ONE}:1-2")) == 3
@@ -42,7 +42,7 @@ def test_each_transaction_of_a_set_counts_gaps_and_tags_and_all() -> None:
 def test_the_last_transaction_of_each_domain_counts() -> None:
     wanted = MariaDbGtidPosition.parse("0-1-5,1-2-3")
     found = columns(((0, 1), 4), ((0, 9), 4), ((0, 1), 5), ((0, 9), 5), ((1, 2), 3), ((2, 1), 1))
-    inside, counts = _marks(found, wanted)
+    inside, counts = marks_of(found, wanted)
     assert inside.tolist() == [True, True, True, False, True, False]
     assert counts.tolist() == [False, False, True, False, True, False]
     assert _left(STOP, wanted, MariaDbGtidPosition.parse("0-1-5")) == 1

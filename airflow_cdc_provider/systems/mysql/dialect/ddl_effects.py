@@ -110,6 +110,7 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
         is_doubtful=True,
         is_told=one.is_told and other.is_told,
         column_steps=None,
+        creates=one.creates and other.creates,
         unique_keys=True,
     )
 
@@ -174,7 +175,11 @@ def _create(reading: StatementTokens) -> StatementEffect:
     if table is None:
         return _UNKNOWN
     harmless = is_guarded and not _copies_rows(reading.rest)
-    return StatementEffect(StatementKind.CREATE, tables=(table,), harmless=harmless)
+    replaces = any(token.is_word("REPLACE") for token in passed)  # MariaDB: it is dropped first
+    creates = not (is_guarded or replaces)
+    return StatementEffect(
+        StatementKind.CREATE, tables=(table,), harmless=harmless, creates=creates
+    )
 
 
 def _new_trigger(reading: StatementTokens) -> StatementEffect:

@@ -58,9 +58,11 @@ from airflow_cdc_provider.systems.mysql.source.log_window import dumped
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
+    from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 
 Place = TypeVar("Place")
 
+_FILE_AND_OFFSET = "FILE:OFFSET, such as binlog.000012:4711"
 _SECOND_US = 1_000_000
 _TYPE_AT, _SIZE_AT, _LOG_POS_AT, _FLAGS_AT = 4, 9, 13, 17
 
@@ -80,12 +82,17 @@ class Heads:
 
 
 def stop_place(
-    endpoint: Endpoint, stop: StreamStop, reached: MySqlPosition, end: MySqlPosition
+    endpoint: Endpoint,
+    stop: StreamStop,
+    reached: MySqlPosition,
+    end: MySqlPosition,
+    *,
+    is_start: bool = False,
 ) -> MySqlPosition | None:
     """Return where a stream is to end, None if the log up to `end` does not have the place yet.
 
     The sink has rows up to `reached`: an earlier place is a `RefusedError`, and so is one that is
-    no boundary between transactions.
+    no boundary between transactions. `is_start`: the stream begins there without a snapshot.
     """
     here, last = reached.binlog, end.binlog
     if here is None or last is None or reached.server_uuid != end.server_uuid:
@@ -100,7 +107,17 @@ def stop_place(
         return _at_place(endpoint, stop, reached.server_uuid, here, last)
     if stop.kind is StopKind.GTID:
         return _at_gtids(endpoint, stop, reached, here, last)
-    return _at_time(endpoint, stop, reached.server_uuid, here, last)
+    return _at_time(endpoint, stop, reached, last, is_start=is_start)
+
+
+def require_stop(stop: StreamStop, capabilities: Capabilities) -> None:
+    """Refuse a stop that no log of this server could have; the log is not looked at."""
+    if stop.kind is StopKind.POSITION:
+        _parsed(stop, BinlogPosition.parse, _FILE_AND_OFFSET)
+    elif stop.kind is StopKind.GTID:
+        if not capabilities.has_gtids:
+            raise _without_gtids(stop)
+        _wanted(stop, MariaDbGtidPosition() if capabilities.is_mariadb else GtidSet())
 
 
 # --- a position -------------------------------------------------------------------------------
@@ -110,7 +127,7 @@ def _at_place(
     endpoint: Endpoint, stop: StreamStop, uuid: str, here: BinlogPosition, last: BinlogPosition
 ) -> MySqlPosition | None:
     """Return the stop at a file and offset."""
-    place = _parsed(stop, BinlogPosition.parse, "FILE:OFFSET, such as binlog.000012:4711")
+    place = _parsed(stop, BinlogPosition.parse, _FILE_AND_OFFSET)
     if place.base != last.base:
         raise _refused(
             stop, f"the log's files are named {last.base}, not {place.base}", "write FILE:OFFSET"
@@ -158,7 +175,7 @@ def _at_gtids(
     logged just before it.
     """
     if reached.gtids is None:
-        raise _refused(stop, "the source logs without GTIDs", "write a position or a timestamp")
+        raise _without_gtids(stop)
     wanted = _wanted(stop, reached.gtids)
     has = GtidProgress(reached.gtids)
     start = MySqlPosition(reached.server_uuid, here.at(FIRST_EVENT))
@@ -171,7 +188,7 @@ def _at_gtids(
             continue
         left = _left(stop, wanted, _current(has))
         ours = _part(heads.gtids, first)
-        inside, counts = _marks(ours, wanted)
+        inside, counts = marks_of(ours, wanted)
         complete = np.searchsorted(np.cumsum(counts), left)  # transactions before the last of all
         taken = 0 if not left else int(complete) + 1
         outside = np.flatnonzero(~inside[:taken])
@@ -215,7 +232,7 @@ def _left(stop: StreamStop, wanted: Gtids, has: Gtids) -> int:
     raise _refused(stop, f"{wanted} and {has} are not of one family", "write a position")
 
 
-def _marks(gtids: GtidColumns, wanted: Gtids) -> tuple[BoolArray, BoolArray]:
+def marks_of(gtids: GtidColumns, wanted: Gtids) -> tuple[BoolArray, BoolArray]:
     """Tell of each transaction whether it is in a set, and whether it counts as one to come."""
     inside, counts = np.zeros(len(gtids), np.bool_), np.zeros(len(gtids), np.bool_)
     for place, origin in enumerate(gtids.origins):
@@ -255,12 +272,18 @@ def _left_out(stop: StreamStop, has: Gtids, wanted: Gtids) -> RefusedError:
 
 
 def _at_time(
-    endpoint: Endpoint, stop: StreamStop, uuid: str, here: BinlogPosition, last: BinlogPosition
+    endpoint: Endpoint,
+    stop: StreamStop,
+    reached: MySqlPosition,
+    last: BinlogPosition,
+    *,
+    is_start: bool,
 ) -> MySqlPosition | None:
     """Return the place before the first transaction that was committed later.
 
     The log is looked through from the beginning of a file on: what the sink has may be later.
     """
+    uuid, here = reached.server_uuid, reached.binlog or last
     begin = here.at(FIRST_EVENT)
     place, is_known = _first_later(endpoint, stop, MySqlPosition(uuid, begin), last, here)
     while place is not None and place >= here and not is_known and begin.file_number > 1:
@@ -268,6 +291,8 @@ def _at_time(
         try:
             found = _first_later(endpoint, stop, MySqlPosition(uuid, begin), here, here)
         except LogPurgedError:
+            if is_start:
+                break
             raise _refused(
                 stop,
                 f"the log before {here} is gone, so whether the sink is beyond the time is unknown",
@@ -410,6 +435,11 @@ def _parsed(stop: StreamStop, parse: Callable[[str], Place], wanted: str) -> Pla
 def _refused(stop: StreamStop, what: str, fix: str) -> RefusedError:
     """Return the error for a stop at which no stream of this log can end."""
     return RefusedError(what, where=f"stream.stop: {stop}", risk=NOTHING_STARTED, remedy=fix)
+
+
+def _without_gtids(stop: StreamStop) -> RefusedError:
+    """Return the error for a GTID set of a source that has none."""
+    return _refused(stop, "the source logs without GTIDs", "write a position or a timestamp")
 
 
 def _passed(stop: StreamStop, why: str) -> RefusedError:

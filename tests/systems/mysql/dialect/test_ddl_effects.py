@@ -372,3 +372,18 @@ def test_steps_are_the_same_behind_their_json_form() -> None:
     for clauses in [*TOLD, *UNTOLD]:
         effect = effect_of(f"ALTER TABLE t {clauses}")
         assert effect_from_json(json.loads(json.dumps(effect_to_json(effect)))) == effect
+
+
+@pytest.mark.parametrize(
+    ("sql", "creates"),
+    [
+        ("CREATE TABLE orders (id INT)", True),
+        ("CREATE TABLE orders LIKE others", True),
+        ("CREATE OR REPLACE TABLE orders (id INT)", False),
+        ("CREATE /*M! OR REPLACE */ TABLE orders (id INT)", False),
+        ("CREATE TABLE IF NOT EXISTS orders SELECT 1", False),
+        ("ALTER TABLE orders ADD note INT", False),
+    ],
+)
+def test_only_a_plain_create_makes_a_table_that_was_not_there(sql: str, creates: bool) -> None:
+    assert effect_of(sql, default_database=DB).creates is creates
