@@ -303,6 +303,8 @@ class SinkAbilities:
     """Its tables can be changed as the source's are, while the stream flows."""
     isolates_tables: bool = False
     """One table can be left alone while the others flow, and come back."""
+    has_column_types: bool = False
+    """Its columns have types, and the pipeline file may name some of them."""
     facts: tuple[str, ...] = ()
     """What of Debezium's `source` it writes with each change."""
 

@@ -353,8 +353,35 @@ def _require_condition(run: Run, scope: Scope) -> None:
         definition = sink.definition(plan.sink_table)
         if definition is None:  # what was compared just now is gone
             raise refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
+        _require_same_kinds(run, plan, definition, scope.chosen)
         source.counts(plan.schema, plan.schema.primary_key).require(scope.chosen)
         sink.counts(definition, key_at_sink(plan)).require(scope.chosen)
+
+
+def _require_same_kinds(
+    run: Run, plan: TablePlan, at_sink: TableSchema, condition: Condition
+) -> None:
+    """Refuse a condition on a column whose values are of another kind at the sink.
+
+    The condition would choose other rows there, and these would be lost or doubled.
+    """
+    kinds = {column.name.casefold(): column.type.kind for column in at_sink.columns}
+    others = [
+        column.name
+        for column in plan.schema.copied_columns
+        if kinds.get(column.name.casefold(), column.type.kind) is not column.type.kind
+    ]
+    if not others:
+        return
+    without = plan.schema.ignoring({*plan.schema.ignored, *others})
+    try:
+        offered(source_of(run), ReadsText).condition_of(without, condition.text)
+    except ValueError:
+        raise refused(
+            f"--where: of the columns of {plan.schema.table}, {', '.join(others)} cannot be in a "
+            "condition: another type stands in for theirs at the sink",
+            "write the condition on other columns, or `resync` the whole table",
+        ) from None
 
 
 def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:

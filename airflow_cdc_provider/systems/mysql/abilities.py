@@ -13,4 +13,5 @@ ABILITIES = SinkAbilities(
     joins=True,
     changes_tables=True,
     isolates_tables=True,
+    has_column_types=True,
 )
