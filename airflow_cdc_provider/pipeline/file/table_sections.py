@@ -14,7 +14,9 @@ from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.sections.base import Section
 
 _ColumnName = Annotated[str, Field(min_length=1)]
-_TypeName = Annotated[str, Field(min_length=1), AfterValidator(lambda text: "".join(text.lower().split()))]
+_TypeName = Annotated[
+    str, Field(min_length=1), AfterValidator(lambda text: "".join(text.lower().split()))
+]
 _Length = Annotated[int, Field(ge=0)]
 
 

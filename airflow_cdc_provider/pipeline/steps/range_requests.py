@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Wanted
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope, new_id
 from airflow_cdc_provider.core.splits import Condition, Interval
-from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_schema import TableSchema, TypeKind
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.edges import require_rows_can_be_read_again
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
@@ -51,6 +51,8 @@ _BETWEEN_STEPS_US = 3_000_000
 """An owner has its lease again within that time, while its run goes on."""
 _MOST_TRIES = 5
 """So often the work may end without the request being closed."""
+_OF_ONE_SYSTEM = frozenset({TypeKind.OTHER, TypeKind.VECTOR})
+"""Kinds of values for which another may stand at the sink."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 
 
@@ -369,7 +371,8 @@ def _require_same_kinds(
     others = [
         column.name
         for column in plan.schema.copied_columns
-        if kinds.get(column.name.casefold(), column.type.kind) is not column.type.kind
+        if column.type.kind in _OF_ONE_SYSTEM
+        and kinds.get(column.name.casefold(), column.type.kind) is not column.type.kind
     ]
     if not others:
         return

@@ -60,8 +60,8 @@ def sink_findings(
     firing = firing_triggers(sink.connection, targets)
     for plan in plans:
         yield from _unique_texts(plan, sink.capabilities.flavour.value)
-        yield from _stand_ins(plan, sink.capabilities)
         there = found.get(plan.sink_table)
+        yield from _stand_ins(plan, sink.capabilities, there)
         if there is None:
             yield from _creatable(sink, plan)
         else:
@@ -168,14 +168,17 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
 
 def _lacked(plan: TablePlan, there: Capabilities) -> Collection[str]:
     """Return the types of the source's family that the sink's server lacks."""
-    return lacked_types(
-        plan.schema.flavour, is_mariadb=there.is_mariadb, version=there.version
-    )
+    return lacked_types(plan.schema.flavour, is_mariadb=there.is_mariadb, version=there.version)
 
 
-def _stand_ins(plan: TablePlan, there: Capabilities) -> Iterator[Finding]:
-    """Yield a finding about the columns whose types the sink lacks, and what they become."""
-    lacked = _lacked(plan, there)
+def _stand_ins(
+    plan: TablePlan, server: Capabilities, there: TableSchema | None
+) -> Iterator[Finding]:
+    """Yield a finding about the columns whose types the sink lacks, and what they are there.
+
+    `there` is the sink's table, None if it is still to be made.
+    """
+    lacked = _lacked(plan, server)
     columns = lacking_columns(plan.target, lacked)
     if not columns:
         return
@@ -188,16 +191,22 @@ def _stand_ins(plan: TablePlan, there: Capabilities) -> Iterator[Finding]:
             Level.BLOCK,
             subject,
             error.what,
-            f"a definition that {there.flavour.value} has too",
+            f"a definition that {server.flavour.value} has too",
             error.risk,
             error.remedy,
             only=str(plan.schema.table),
         )
         return
     own = {column.name: column.type for column in plan.target.columns}
+    kinds = {} if there is None else {c.name.casefold(): c.type for c in there.columns}
     became = (
-        f"{name}, {type_text(own[name])} at the source, is {type_text(kind)}"
-        + (", without its default" if has_expression_default(plan.target, name) else "")
+        f"{name}, {type_text(own[name])} at the source, is "
+        f"{type_text(kinds.get(name.casefold(), kind))}"
+        + (
+            ", without its default"
+            if not kinds and has_expression_default(plan.target, name)
+            else ""
+        )
         for name, kind in columns.items()
     )
     yield Finding(
@@ -205,7 +214,7 @@ def _stand_ins(plan: TablePlan, there: Capabilities) -> Iterator[Finding]:
         Level.INFO,
         subject,
         "; ".join(became),
-        why=f"{there.flavour.value} {there.version_text} lacks these types; texts are as the "
+        why=f"{server.flavour.value} {server.version_text} lacks these types; texts are as the "
         "source's server prints them, and compared byte by byte",
         fix="name another type under columns.type, or create the sink's table yourself",
     )

@@ -271,8 +271,9 @@ class Code(FindingCode):
     )
     SINK_STAND_IN = (
         "sink.stand_in",
-        "info",
-        "columns of types that the sink lacks, and which types they have there",
+        "info, block",
+        "columns of types that the sink lacks, and which types they have there; blocks an edge of "
+        "a topology",
     )
     SINK_PRIMARY_KEY = ("sink.primary_key", "block", "an existing table has another primary key")
     SINK_KEY_COLLATION = (

@@ -30,7 +30,11 @@ from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.dialect.stand_ins import carried, lacked_types
+from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
+    carried,
+    lacked_types,
+    lacking_columns,
+)
 from airflow_cdc_provider.systems.mysql.dialect.table_changes import (
     alter_statement,
     unique_key_statements,
@@ -86,6 +90,8 @@ class MySqlTableBuilder:
 
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
         """Refuse the plans if an existing sink table cannot hold the source's rows."""
+        for plan in plans if self._is_edge else ():
+            self._carried(plan)
         self._refuse_unfit(plans, self._existing(plans))
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
@@ -205,10 +211,22 @@ class MySqlTableBuilder:
         return tuple(filter(None, remarks))
 
     def _carried(self, plan: TablePlan) -> TablePlan:
-        """Return a plan with stand-ins for the types that the sink's server lacks."""
+        """Return a plan with stand-ins for the types that the sink's server lacks.
+
+        Refused on an edge of a topology: the way back would have to turn the values again.
+        """
         there = self._session.capabilities
         family = plan.schema.flavour
         lacked = lacked_types(family, is_mariadb=there.is_mariadb, version=there.version)
+        if self._is_edge and (names := lacking_columns(plan.target, lacked)):
+            raise UnsupportedTableError(
+                f"the sink lacks the types of {', '.join(names)} of {plan.schema.table}",
+                where=f"sink {self._session.where}",
+                risk="the nodes of a topology hold the same types: an edge back could not bring "
+                "the values",
+                remedy="leave the table out of the topology, or give these columns a type that "
+                "both nodes have",
+            ).about(plan.schema.table)
         return carried(plan, lacked)
 
     @property

@@ -61,7 +61,9 @@ def test_inet6_reads_as_the_server_prints_it(
     parts = (0, 0, 0, 1, 0xF, 0x10, 0xFF, 0x100, 0xFFF, 0x1000, 0xFFFF)
     groups = [[source.choice(parts) for _ in range(8)] for _ in range(2000)]
     # each way in which groups can be zero, and twice the ends that may be an IPv4 address
-    groups += [[zeros >> at & 1 and source.choice(parts[3:]) for at in range(8)] for zeros in range(256)]
+    groups += [
+        [zeros >> at & 1 and source.choice(parts[3:]) for at in range(8)] for zeros in range(256)
+    ]
     for head in (0, 0xFFFF):
         groups += [[0] * 5 + [head] + [source.choice(parts) for _ in range(2)] for _ in range(200)]
     values += [":".join(f"{part:x}" for part in each) for each in groups]
