@@ -67,7 +67,7 @@ class OutputColumn:
     mask: Mask | None = None
     constant: Constant | None = None
     type: str = ""
-    """The sink's own name of its type; empty: that of the source's column, or what stands for it."""
+    """The sink's own name of its type; empty: the source's type, or what stands in for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def _of_order(source: Column, sink: Column, family: str, other: str) -> Iterator
 
 
 def _of_bytes(source: Column, sink: Column) -> Iterator[Mismatch]:
-    """Yield why a text in a key, in the place of a UUID or address, is not compared by its bytes."""
+    """Yield why a text that stands in for a UUID or address in a key is not compared by bytes."""
     if not str(sink.type.collation).endswith("_bin"):
         text = f"key column {source.name} has the collation {sink.type.collation}, not ascii_bin"
         yield Mismatch(MismatchKind.KEY_COLLATION, text, "ascii_bin", source.name)

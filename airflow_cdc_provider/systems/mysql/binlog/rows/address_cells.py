@@ -18,7 +18,8 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.arrow_arrays import validity_of
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
+"""The two digits of each byte."""
 _HYPHENS = (8, 13, 18, 23)
 _COLON, _DOT, _HYPHEN, _ZERO = b":.-0"
 _GROUPS = 8
@@ -28,8 +29,14 @@ _PREFIX = np.frombuffer(b"::ffff:", np.uint8)
 def uuid_texts(stored: ByteArray, nulls: BoolArray | None) -> pa.Array:
     """Return the texts of UUIDs, from their bytes [rows, 16]."""
     texts = np.full((len(stored), 36), _HYPHEN, np.uint8)
-    digits = [place for place in range(36) if place not in _HYPHENS]
-    texts[:, digits] = _digits(stored)
+    digits, begin = _digits(stored), 0
+    for hyphens, end in enumerate((*_HYPHENS, texts.shape[1])):
+        texts[:, begin:end] = digits[:, begin - hyphens : end - hyphens]
+        begin = end + 1
+    if nulls is None:
+        ends = np.arange(len(texts) + 1, dtype=np.int32) * texts.shape[1]
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
+        return pa.Array.from_buffers(pa.string(), len(texts), buffers, 0)
     return _strings(texts, np.ones(texts.shape, np.bool_), nulls)
 
 
@@ -115,9 +122,7 @@ def _dotted(stored: ByteArray) -> tuple[ByteArray, BoolArray]:
 
 def _digits(stored: ByteArray) -> ByteArray:
     """Return the hexadecimal digits of bytes, two for each: [rows, 2 * bytes]."""
-    digits = np.empty((len(stored), 2 * stored.shape[1]), np.uint8)
-    digits[:, 0::2], digits[:, 1::2] = _HEX[stored >> 4], _HEX[stored & 15]
-    return digits
+    return _HEX[stored].view(np.uint8)
 
 
 def _strings(texts: ByteArray, has: BoolArray, nulls: BoolArray | None) -> pa.Array:
