@@ -169,7 +169,7 @@ def test_the_types_of_a_shape_are_those_of_the_sinks_columns() -> None:
     shape = TableShape((OutputColumn("ip", "i", type="varchar(45)"),), others=True)
     assert named_types(hosts(), shape) == {"ip": text("varchar", 45)}
     assert TableShape.from_json(shape.to_json()) == shape
-    with pytest.raises(ValueError, match="the type of u of shop.hosts: blob does not hold"):
+    with pytest.raises(ValueError, match=r"the type of u of shop\.hosts: blob does not hold"):
         named_types(hosts(), TableShape((OutputColumn("u", "u", type="blob"),), others=True))
 
 
