@@ -6,10 +6,16 @@ import json
 import random
 import re
 import struct
+from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError, TablesStoppedError
+from airflow_cdc_provider.core.errors import (
+    PipelineFileError,
+    RefusedError,
+    TablesStoppedError,
+    UnsupportedTableError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.steps import small_work
@@ -17,10 +23,12 @@ from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.planning import preview
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
+from airflow_cdc_provider.pipeline.steps.sink import open_table_builder
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.views.reports import plan_form, plan_lines
 from tests.pipeline.altered_tables import catch_up, change
 from tests.pipeline.conftest import Shop
+from tests.pipeline.pairs import MakePair
 from tests.servers.given import SqlServer
 
 
@@ -189,6 +197,69 @@ class TestAddressesInMySql:
         change(shop, "hosts", ["ALTER TABLE hosts MODIFY COLUMN u CHAR(36)"])
         with pytest.raises(TablesStoppedError, match=r"the type of u of .* it is char\(36\)"):
             catch_up(shop)
+
+    def test_rows_are_merged_filtered_and_kept_in_a_table_of_ones_own(self, shop: Shop) -> None:
+        where = "i = '::1' OR u IS NULL"
+        shop.path.write_text(
+            f"{shop.path.read_text()}stream: {{apply: merged, writers: 2}}\ntables:\n"
+            f'  "{shop.database}.few": {{where: "{where}", columns: {{mask: {{k: null}}}}}}\n'
+        )
+        shop.at_source("CREATE TABLE few (id INT PRIMARY KEY, i INET6, u UUID, k INET4)")
+        shop.at_source(
+            "INSERT INTO few VALUES (1, '::1', uuid(), '1.1.1.1'), (2, '::2', uuid(), '1.1.1.1'), "
+            "(3, '::3', NULL, NULL)"
+        )
+        shop.at_source("CREATE TABLE hosts (u UUID PRIMARY KEY, i INET6, n INT, UNIQUE (i))")
+        shop.at_source("INSERT INTO hosts VALUES (uuid(), '::1', 1), (uuid(), '::2', 2)")
+        shop.at_source("CREATE TABLE own LIKE hosts")
+        shop.at_source("INSERT INTO own SELECT * FROM hosts")
+        shop.sink.execute(
+            "CREATE TABLE own (u VARCHAR(64) COLLATE utf8mb4_bin PRIMARY KEY, "
+            "i CHAR(99) CHARACTER SET utf16, n INT)",
+            database=shop.target,
+        )
+        own = "u, uuid at the source, is varchar(64); i, inet6 at the source, is char(99)"
+        assert findings(shop)["own"] == own
+        catch_up(shop)
+        changes = (
+            "UPDATE hosts SET n = n + 1",
+            "UPDATE hosts SET i = '::5', u = uuid() WHERE i = '::2'",
+            "DELETE FROM hosts WHERE i = '::1'",
+            "INSERT INTO hosts VALUES (uuid(), '::1', 9)",
+            "UPDATE few SET i = '::1', u = uuid() WHERE id = 2",
+            "UPDATE few SET i = '::7' WHERE id = 1",
+            "UPDATE own SET i = IF(i = '::1', '::FFFF:1.1.1.1', NULL)",
+        )
+        change(shop, "hosts", changes)
+        shop.sink.execute("UPDATE hosts SET n = 77", database=shop.target)
+        shop.sink.execute("INSERT INTO few VALUES (4, '::1', NULL, NULL)", database=shop.target)
+        run = catch_up(shop)
+        hosts, few = f"{shop.database}.hosts", f"{shop.database}.few"
+        ask_resync(run, resync_scope(run, [hosts], where="n > 0"), request_id="by_condition")
+        ask_resync(run, resync_scope(run, [few], from_key="4", to_key=None), request_id="by_key")
+        run = catch_up(shop)
+        assert {each.status for each in run.store.requests(run.name)} == {RequestStatus.DONE}
+        require_equal(shop, "few", "hosts", "own")
+        for table in ("hosts", "own"):
+            here, there = rows(shop, f"SELECT u, i, n FROM {table}")
+            assert here == there
+        assert [row[0] for row in shop.sink_rows("SELECT id FROM few ORDER BY id")] == [2, 3]
+
+    def test_an_edge_of_a_topology_refuses_them(
+        self, mariadb_server: SqlServer, mysql_sink: SqlServer, make_pair: MakePair
+    ) -> None:
+        edge = make_pair(mariadb_server, mysql_sink).there
+        edge.src.execute("CREATE TABLE hosts (id INT PRIMARY KEY, i INET6)")
+        with edge.opened() as run:
+            (block,) = check(run).blocks
+            assert (block.code, block.subject) == ("sink.stand_in", f"{edge.dst.database}.hosts")
+            plans = preview(run).tables
+            why = "the sink lacks the types of i of"
+            with (
+                closing(open_table_builder(run)) as tables,
+                pytest.raises(UnsupportedTableError, match=why),
+            ):
+                tables.create_missing(plans)
 
     def test_what_is_computed_from_such_a_column_is_refused(self, shop: Shop) -> None:
         shop.at_source(

@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.source_port import (
     LOOK_AT_TABLES,
     Catalogue,
     LogReading,
+    ReadsText,
     Source,
 )
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -183,6 +184,8 @@ class _Planner:
         reading = LogReading({schema.table: schema}, 0, options=self._loaded.model.source_options)
         columns = self._source.change_columns(reading)[schema.table]
         require_judgeable(where, schema, columns)
+        if isinstance(self._source, ReadsText):
+            self._source.require_as_printed(schema, where)
 
     def _refuse(self, table: TableId, what: str, schema: TableSchema) -> None:
         """Note what of the file's columns does not fit a table."""

@@ -31,7 +31,6 @@ from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import (
 )
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     named_types,
-    require_canonical,
     with_types,
 )
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
@@ -93,7 +92,6 @@ class MySqlSink:
         target = shaped_schema(schema, table, shape, ADDED_TYPES)
         require_names(schema, shape)
         require_unpadded(schema, shape)
-        require_canonical(schema, shape)
         types = named_types(schema, shape)
         made = with_statement(target, schema, shape)
         return with_types(made, types) if types else made

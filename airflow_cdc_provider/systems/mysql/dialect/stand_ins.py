@@ -18,7 +18,7 @@ from dataclasses import replace
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.row_filters import Comparison, leaves_in
+from airflow_cdc_provider.core.row_filters import Comparison, RowFilter, leaves_in
 from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema
 from airflow_cdc_provider.core.table_shape import TableShape
 from airflow_cdc_provider.systems.mysql.dialect.addresses import canonical_text
@@ -267,14 +267,12 @@ def _names(text: str) -> set[str]:
 # --- conditions on rows ------------------------------------------------------------------------
 
 
-def require_canonical(schema: TableSchema, shape: TableShape) -> None:
-    """Raise `ValueError` for a condition that compares an address or UUID with another writing.
+def require_as_printed(schema: TableSchema, where: RowFilter) -> None:
+    """Raise `ValueError` for a filter with an address or UUID that MariaDB prints otherwise.
 
     Values are compared as texts, so `::FFFF:1` or `0:0::1` would be equal to no row.
     """
-    if shape.where is None:
-        return
-    for each in leaves_in(shape.where):
+    for each in leaves_in(where):
         kind = schema.column(each.column).type.name
         if kind in TEXT_LENGTHS and isinstance(each, Comparison):
             wanted = canonical_text(kind, str(each.value))
