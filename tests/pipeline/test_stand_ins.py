@@ -261,6 +261,33 @@ class TestAddressesInMySql:
             ):
                 tables.create_missing(plans)
 
+    def test_a_column_that_gets_such_a_type_is_followed_and_a_computed_one_stops_its_table(
+        self, shop: Shop
+    ) -> None:
+        shop.at_source("CREATE TABLE hosts (id INT PRIMARY KEY, i INET6, c CHAR(36), j JSON)")
+        shop.at_source("INSERT INTO hosts VALUES (1, '::1', uuid(), '{}')")
+        catch_up(shop)
+        change(
+            shop,
+            "hosts",
+            [
+                "ALTER TABLE hosts MODIFY c UUID, MODIFY i VARCHAR(50) CHARACTER SET utf8mb4",
+                "INSERT INTO hosts VALUES (2, 'no address', uuid(), '1.')",
+            ],
+        )
+        catch_up(shop)
+        change(
+            shop, "hosts", ["ALTER TABLE hosts CHANGE j doc JSON", "UPDATE hosts SET doc = '2.'"]
+        )
+        catch_up(shop)
+        require_equal(shop, "hosts")
+        kinds = types_at_sink(shop, "hosts")
+        assert kinds["c"] == "char(36) ascii_bin"
+        assert kinds["i"].startswith("varchar(50) utf8mb4")
+        change(shop, "hosts", ["ALTER TABLE hosts ADD g INT AS (LENGTH(c)) VIRTUAL"])
+        with pytest.raises(TablesStoppedError, match="g is computed from c, which has another"):
+            catch_up(shop)
+
     def test_what_is_computed_from_such_a_column_is_refused(self, shop: Shop) -> None:
         shop.at_source(
             "CREATE TABLE hosts (id INT PRIMARY KEY, i INET6, g INET6 AS (i) STORED, "
