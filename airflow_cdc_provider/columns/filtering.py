@@ -6,7 +6,7 @@ the log, and whatever its server's collations say: texts are equal letter by let
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import reduce
 
@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.row_filters import (
     Literal,
     Not,
     RowFilter,
+    leaves_in,
 )
 from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 
@@ -80,7 +81,7 @@ def require_judgeable(condition: RowFilter, schema: TableSchema, columns: pa.Sch
     `columns` are the table's in the value model. All columns that the condition names must be
     among them.
     """
-    for each in _leaves(condition):
+    for each in leaves_in(condition):
         if isinstance(each, IsNull):
             continue
         column, kind = schema.column(each.column), columns.field(each.column).type
@@ -96,7 +97,7 @@ def require_judgeable(condition: RowFilter, schema: TableSchema, columns: pa.Sch
 
 def is_of_moments(condition: RowFilter, column: str) -> bool:
     """Tell whether a column is compared with moments that say their zone, as it does then."""
-    compared = (each for each in _leaves(condition) if isinstance(each, Comparison))
+    compared = (each for each in leaves_in(condition) if isinstance(each, Comparison))
     return any(each.column == column and _has_zone(each.value) for each in compared)
 
 
@@ -181,15 +182,3 @@ def _example(kind: pa.DataType) -> str:
         zone = "Z" if kind.tz else ""
         return f"a moment such as '2026-01-31 08:30:00{zone}'"
     return "a text such as 'EU'"
-
-
-def _leaves(condition: RowFilter) -> Iterator[Comparison | Like | IsNull]:
-    """Yield what a condition says of single columns."""
-    match condition:
-        case Not():
-            yield from _leaves(condition.condition)
-        case AllOf() | AnyOf():
-            for each in condition.conditions:
-                yield from _leaves(each)
-        case _:
-            yield condition

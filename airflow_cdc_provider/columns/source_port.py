@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.markers import EdgeOrigins
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_filters import RowFilter
 from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.splits import (
     Chosen,
@@ -378,6 +379,12 @@ class ReadsText(Protocol):
         """Parse a condition on a table's rows as a person writes it, without asking the server.
 
         It says the same of the same row each time. A `ValueError` says what is wrong with it.
+        """
+
+    def require_as_printed(self, schema: TableSchema, where: RowFilter) -> None:
+        """Refuse a value of a filter that the server prints otherwise: it is equal to no row.
+
+        A `ValueError` says how it is printed.
         """
 
     def key_list(self, schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:

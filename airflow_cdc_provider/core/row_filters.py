@@ -90,6 +90,18 @@ def columns_in(condition: RowFilter) -> Iterator[str]:
                 yield from columns_in(each)
 
 
+def leaves_in(condition: RowFilter) -> Iterator[Comparison | Like | IsNull]:
+    """Yield what a condition says of single columns."""
+    match condition:
+        case Not():
+            yield from leaves_in(condition.condition)
+        case AllOf() | AnyOf():
+            for each in condition.conditions:
+                yield from leaves_in(each)
+        case _:
+            yield condition
+
+
 def filter_to_json(condition: RowFilter) -> Sequence[Any]:
     """Return a condition as JSON: a list that begins with its operator."""
     match condition:

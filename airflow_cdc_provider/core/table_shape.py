@@ -66,6 +66,8 @@ class OutputColumn:
     source: str = ""
     mask: Mask | None = None
     constant: Constant | None = None
+    type: str = ""
+    """The sink's own name of its type; empty: the source's type, or what stands in for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,11 @@ class TableShape:
         found = [each for name in copied for each in given.get(name, [OutputColumn(name, name)])]
         unmet = [each for each in self.columns if each.source not in copied]
         return (*found, *unmet)
+
+    @property
+    def types(self) -> Mapping[str, tuple[str, str]]:
+        """Return the source's column and the type of the sink's columns that have one of theirs."""
+        return {each.name: (each.source, each.type) for each in self.columns if each.type}
 
     @property
     def takes_others(self) -> bool:
@@ -229,7 +236,8 @@ def _output_column(form: Mapping[str, Any]) -> OutputColumn:
     """Read a column of the sink from its JSON."""
     mask = form["mask"]
     read = None if mask is None else Mask(MaskKind(mask["kind"]), mask["text"], mask["length"])
-    return OutputColumn(form["name"], form["source"], read, form["constant"])
+    kind = form.get("type", "")  # not named by earlier releases
+    return OutputColumn(form["name"], form["source"], read, form["constant"], kind)
 
 
 def _computed(schema: TableSchema, shape: TableShape) -> Sequence[Column]:

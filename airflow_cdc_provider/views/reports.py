@@ -74,7 +74,8 @@ def _columns(plan: TablePlan) -> str:
     renamed = [f"{o.source} as {o.name}" for o in copied if o.source != o.name]
     masked = [each.source for each in copied if each.mask is not None]
     constants = [each.name for each in outputs if not each.source]
-    parts = (("renamed", renamed), ("masked", masked), ("constant", constants))
+    types = [f"{o.source} as {o.type}" for o in copied if o.type]
+    parts = (("renamed", renamed), ("masked", masked), ("of type", types), ("constant", constants))
     told = "".join(f", {word}: {', '.join(names)}" for word, names in parts if names)
     return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}"
 

@@ -61,6 +61,7 @@ def test_a_key_of_another_type_that_says_nothing_is_as_if_it_were_not_there() ->
 _LOG = "type: changelog\n  path: /data/changes"
 _BEGINS = "stream: {start: latest"
 _ENDS = "stream: {mode: snapshot_only}"
+_TYPED = 'tables:\n  "shop.a": {columns: {type: '
 _BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
     ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
@@ -148,6 +149,14 @@ WRONG = [
     ("dsn_env: DR_DSN", f"{_LOG}\nsnapshot: {{backfill: false}}", 8, "would hold them twice"),
     ("dsn_env: DR_DSN", f"{_LOG}\nstream: {{apply: merged}}", 8, "holds every change"),
     ("dsn_env: DR_DSN", f"{_LOG}\n{_BACKFILL}{{column: at}}", 8, "takes no rows again"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n{_TYPED}{{a: blob}}}}}}", 9, "changelog have no types to name"),
+    (
+        "DR_DSN",
+        f"DR_DSN\n{_TYPED}{{a: blob}}, exclude: [a]}}}}",
+        8,
+        "given a type, and is not copied",
+    ),
+    ("DR_DSN", f"DR_DSN\n{_TYPED}{{a: ''}}}}}}", 8, "at least 1 character"),
     ("pipeline: shop", "pipeline: [", 3, "not YAML"),
 ]
 

@@ -231,7 +231,7 @@ class Shaped:
             ("where: n = 5000000000", "5000000000 is no value of n"),
             ("where: n = now()", "wanted a value"),
             ("columns: {exclude: [n], include: [id]}", "not by both"),
-            ("columns: {exclude: [n], mask: {n: null}}", "n is renamed or masked, and is not"),
+            ("columns: {exclude: [n], mask: {n: null}}", "n is renamed, masked or given a type"),
             ("columns: {mask: {mail: {first: 1, last: 2}}}", "a mask is one of"),
         ],
     )

@@ -184,6 +184,7 @@ WRONG = [
     (_DST, f"{_DST}snapshot: {{backfill: false}}\n", 11, "brings older changes once more"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    where: id > 3\n", 13, "hold the same rows"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{exclude: [b]}}\n", 13, "hold the same rows"),
+    (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{type: {{u: blob}}}}\n", 13, "the same rows"),
     ('["shop.*"]', '["shop.*"]\n  zero_dates: "null"', 5, "NULL for each zero date"),
     ('["shop.*"]', '["shop.*"]\n  new_tables: add', 5, "adds no tables"),
     *(

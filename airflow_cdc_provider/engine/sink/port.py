@@ -305,6 +305,8 @@ class SinkAbilities:
     """One table can be left alone while the others flow, and come back."""
     takes_tables_without_key: bool = False
     """It has rows that nothing but their content tells apart, each as often as the source."""
+    has_column_types: bool = False
+    """Its columns have types, and the pipeline file may name some of them."""
     facts: tuple[str, ...] = ()
     """What of Debezium's `source` it writes with each change."""
 

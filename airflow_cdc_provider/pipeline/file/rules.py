@@ -29,6 +29,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _table_settings(file)
     yield from _backfills(file)
     yield from _nothing_shown(file)
+    yield from _types(file)
     yield from _throttle(file)
     yield from _spark_settings(file)
     yield from _ends(file)
@@ -125,6 +126,17 @@ def _nothing_shown(file: PipelineFile) -> Iterator[Found]:
                 ("tables", name),
                 "the sink gets the texts of statements too, with the values that are left out here",
                 "leave include_query out, or copy the table as it is",
+            )
+
+
+def _types(file: PipelineFile) -> Iterator[Found]:
+    """Yield types that are named for columns of a sink whose columns have none."""
+    for name, table in file.tables.items():
+        if table.columns.type and not file.sink.abilities.has_column_types:
+            yield (
+                ("tables", name, "columns", "type"),
+                f"the columns of a sink of type {file.sink.type} have no types to name",
+                "remove it: the values are written as the source's server prints them",
             )
 
 

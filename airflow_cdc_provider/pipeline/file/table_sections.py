@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from airflow_cdc_provider.core.filter_text import parse_filter
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
@@ -14,6 +14,9 @@ from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.sections.base import Section
 
 _ColumnName = Annotated[str, Field(min_length=1)]
+_TypeName = Annotated[
+    str, Field(min_length=1), AfterValidator(lambda text: "".join(text.lower().split()))
+]
 _Length = Annotated[int, Field(ge=0)]
 
 
@@ -86,6 +89,12 @@ class ColumnsSection(Section):
         '`{fixed: "***"}`, or `null`, by which they are NULL. A column of the key cannot be.',
         examples=[{"email": {"first": 2}, "birthday": None}],
     )
+    type: dict[_ColumnName, _TypeName] = Field(
+        default_factory=dict,
+        description="Types at the sink of columns whose own type it may lack: UUID, INET4, INET6 "
+        "and VECTOR. Without it the sink's type is chosen.",
+        examples=[{"ip": "varchar(39)"}],
+    )
     constants: dict[_ColumnName, int | str] = Field(
         default_factory=dict,
         description="Columns that the source does not have, with one value in all rows: a BIGINT "
@@ -100,12 +109,17 @@ class ColumnsSection(Section):
             raise WrongValueError(
                 "columns are given by include or by exclude, not by both", "write one of them"
             )
-        for name in {*self.rename, *self.mask}:
+        for name in sorted({*self.rename, *self.mask, *self.type}):
             if name in self.exclude or (self.include and name not in self.include):
                 raise WrongValueError(
-                    f"{name} is renamed or masked, and is not copied",
-                    "take it from rename and mask, or let it be copied",
+                    f"{name} is renamed, masked or given a type, and is not copied",
+                    "take it from rename, mask and type, or let it be copied",
                 )
+        if both := sorted(self.type.keys() & self.mask.keys()):
+            raise WrongValueError(
+                f"{both[0]} is masked and given a type",
+                "take it from mask or from type",
+            )
         if twice := sorted(_twice(self.include)):
             raise WrongValueError(f"{twice[0]} is included twice", "name each column once")
         return self
@@ -113,13 +127,18 @@ class ColumnsSection(Section):
     @property
     def shape(self) -> TableShape:
         """Return the shape of the table; the same as the source's where nothing is set."""
-        named = dict.fromkeys(self.include or (*self.rename, *self.mask))
+        named = dict.fromkeys(self.include or (*self.rename, *self.mask, *self.type))
         columns = (
-            *(OutputColumn(self.rename.get(each, each), each, self._mask(each)) for each in named),
+            *map(self._output, named),
             *(OutputColumn(name, constant=value) for name, value in self.constants.items()),
         )
         others = not self.include and bool(columns or self.exclude)
         return TableShape(columns, others=others, left_out=self.exclude)
+
+    def _output(self, column: str) -> OutputColumn:
+        """Return the sink's column for one of the source's."""
+        name, kind = self.rename.get(column, column), self.type.get(column, "")
+        return OutputColumn(name, column, self._mask(column), type=kind)
 
     def _mask(self, column: str) -> Mask | None:
         """Return how a column is masked, None if it is not."""

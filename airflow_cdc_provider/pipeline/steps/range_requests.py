@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Wanted
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope, new_id
 from airflow_cdc_provider.core.splits import Condition, Interval
-from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_schema import TableSchema, TypeKind
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.edges import require_rows_can_be_read_again
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
@@ -51,6 +51,8 @@ _BETWEEN_STEPS_US = 3_000_000
 """An owner has its lease again within that time, while its run goes on."""
 _MOST_TRIES = 5
 """So often the work may end without the request being closed."""
+_OF_ONE_SYSTEM = frozenset({TypeKind.OTHER, TypeKind.VECTOR})
+"""Kinds of values for which another may stand at the sink."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 
 
@@ -364,8 +366,36 @@ def _require_condition(run: Run, scope: Scope) -> None:
         definition = sink.definition(plan.sink_table)
         if definition is None:  # what was compared just now is gone
             raise refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
+        _require_same_kinds(run, plan, definition, scope.chosen)
         source.counts(plan.schema, plan.schema.primary_key).require(scope.chosen)
         sink.counts(definition, key_at_sink(plan)).require(scope.chosen)
+
+
+def _require_same_kinds(
+    run: Run, plan: TablePlan, at_sink: TableSchema, condition: Condition
+) -> None:
+    """Refuse a condition on a column whose values are of another kind at the sink.
+
+    The condition would choose other rows there, and these would be lost or doubled.
+    """
+    kinds = {column.name.casefold(): column.type.kind for column in at_sink.columns}
+    others = [
+        column.name
+        for column in plan.schema.copied_columns
+        if column.type.kind in _OF_ONE_SYSTEM
+        and kinds.get(column.name.casefold(), column.type.kind) is not column.type.kind
+    ]
+    if not others:
+        return
+    without = plan.schema.ignoring({*plan.schema.ignored, *others})
+    try:
+        offered(source_of(run), ReadsText).condition_of(without, condition.text)
+    except ValueError:
+        raise refused(
+            f"--where: of the columns of {plan.schema.table}, {', '.join(others)} cannot be in a "
+            "condition: another type stands in for theirs at the sink",
+            "write the condition on other columns, or `resync` the whole table",
+        ) from None
 
 
 def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:

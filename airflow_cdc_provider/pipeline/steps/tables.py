@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.source_port import (
     LOOK_AT_TABLES,
     Catalogue,
     LogReading,
+    ReadsText,
     Source,
 )
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -185,6 +186,8 @@ class _Planner:
         reading = LogReading({schema.table: schema}, 0, options=self._loaded.model.source_options)
         columns = self._source.change_columns(reading)[schema.table]
         require_judgeable(where, schema, columns)
+        if isinstance(self._source, ReadsText):
+            self._source.require_as_printed(schema, where)
 
     def _refuse(self, table: TableId, what: str, schema: TableSchema) -> None:
         """Note what of the file's columns does not fit a table."""
@@ -221,6 +224,8 @@ def needs_keys(loaded: LoadedPipeline) -> str:
         return "in a topology rows of two nodes could not be told apart"
     if not loaded.model.sink.abilities.takes_tables_without_key:
         return "this kind of sink cannot tell rows apart without a key"
+    if loaded.model.stream.starts_at:
+        return "rows that the sink lacks could not be told from those that it has"
     return ""
 
 

@@ -14,4 +14,5 @@ ABILITIES = SinkAbilities(
     changes_tables=True,
     isolates_tables=True,
     takes_tables_without_key=True,
+    has_column_types=True,
 )

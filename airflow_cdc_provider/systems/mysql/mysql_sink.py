@@ -29,6 +29,10 @@ from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import (
     require_unpadded,
     with_statement,
 )
+from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
+    named_types,
+    with_types,
+)
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.own_log import MySqlOwnLog
 from airflow_cdc_provider.systems.mysql.preflight.edges import edge_findings, of_two_nodes
@@ -88,7 +92,9 @@ class MySqlSink:
         target = shaped_schema(schema, table, shape, ADDED_TYPES)
         require_names(schema, shape)
         require_unpadded(schema, shape)
-        return with_statement(target, schema, shape)
+        types = named_types(schema, shape)
+        made = with_statement(target, schema, shape)
+        return with_types(made, types) if types else made
 
     def reserved_for(self, database: str) -> str:
         """Return what a database is reserved for, empty if tables may be copied there."""

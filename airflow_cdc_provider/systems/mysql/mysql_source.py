@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.row_filters import RowFilter
 from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.splits import Chosen, Condition, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.statement_effect import StatementEffect
@@ -46,6 +47,7 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
 from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_after_first
 from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_list, key_of, value_of
+from airflow_cdc_provider.systems.mysql.dialect.stand_ins import require_as_printed
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
@@ -224,6 +226,10 @@ class MySqlSource:
     def condition_of(self, schema: TableSchema, text: str) -> Condition:
         """Parse a person's condition on a table's rows; `ValueError` says what is wrong with it."""
         return condition_of(schema, text)
+
+    def require_as_printed(self, schema: TableSchema, where: RowFilter) -> None:
+        """Refuse a UUID or address of a filter that MariaDB prints otherwise."""
+        require_as_printed(schema, where)
 
     def key_list(self, schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
         """Return a list of the keys that verify printed; None if it cannot find their rows."""

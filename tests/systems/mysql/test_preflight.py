@@ -206,7 +206,7 @@ def test_tables_that_cannot_be_copied_are_all_named(
         "parent (id INT PRIMARY KEY)",
         "child (id INT PRIMARY KEY, p INT REFERENCES parent (id) ON DELETE CASCADE)",
         "unsplit (f FLOAT PRIMARY KEY)",
-        "typed (id INT PRIMARY KEY, u UUID)",
+        "typed (id INT PRIMARY KEY, u UUID, g UUID AS (u))",
         "history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING",
     ):
         mariadb_server.execute(f"CREATE TABLE {db}.{definition}", database=db)

@@ -24,6 +24,8 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
     nullable_definition,
 )
 
+_NOT_ENFORCED = " NOT ENFORCED"
+
 
 def alter_statement(
     change: SchemaChange, found: TableSchema, *, sink_flavour: str, anew: bool = False
@@ -125,7 +127,8 @@ class _Alteration:
                 yield f"DROP COLUMN {quote_identifier(column.name)}"
         ours = _checks(self._change.before.written)
         for key in found.keys if self._flavour == MYSQL else ():
-            if key.form is KeyForm.CHECK and key.text in ours and _names([key.text]) & renamed:
+            stated = key.text.removesuffix(_NOT_ENFORCED)
+            if key.form is KeyForm.CHECK and stated in ours and _names([stated]) & renamed:
                 yield f"DROP CHECK {quote_identifier(key.name)}"
 
     def _modified(self, name: str) -> Iterator[str]:
@@ -191,7 +194,8 @@ def _checks(schema: TableSchema) -> set[str]:
         return set()
     parsed = parse_create_statement(schema.create_statement)
     own = (a.text for c in parsed.columns for a in c.attributes if a.kind is AttributeKind.CHECK)
-    return {*own, *(key.text for key in parsed.keys if key.form is KeyForm.CHECK)}
+    stated = (*own, *(key.text for key in parsed.keys if key.form is KeyForm.CHECK))
+    return {text.removesuffix(_NOT_ENFORCED) for text in stated}
 
 
 def _names(texts: Iterable[str]) -> set[str]:

@@ -222,8 +222,17 @@ class _Derivation:
             if attribute.kind is AttributeKind.AUTO_INCREMENT and not counts:
                 continue
             if not self._keeps_early(attribute) and self._keeps(attribute, column):
-                parts.append(attribute.text)
+                parts.append(self._stated(attribute))
         return " ".join(parts)
+
+    def _stated(self, attribute: Attribute) -> str:
+        """Return an attribute that is carried over as the sink states it.
+
+        MariaDB takes documents for JSON that MySQL does not, such as `1.`. They are copied.
+        """
+        lenient = self.crosses and self.sink_flavour == MYSQL
+        is_check = attribute.kind is AttributeKind.CHECK
+        return f"{attribute.text} NOT ENFORCED" if lenient and is_check else attribute.text
 
     def _type(self, column: ParsedColumn) -> str:
         """Return a column's type at the sink; one that the sink's family lacks is refused."""

@@ -13,6 +13,7 @@ from enum import StrEnum
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart, is_same_name
+from airflow_cdc_provider.systems.mysql.dialect.stand_ins import stands_in
 
 _SAME = {"geomcollection": "geometrycollection"}
 _UNIVERSAL = "utf8mb4"
@@ -72,8 +73,11 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
             yield Mismatch(MismatchKind.COLUMN, text, "the source's columns", column.name)
             continue
         yield from _of_column(column, other)
-        if column.name in source.primary_key and column.type.collation and not column.generated:
-            yield from _of_order(column, other, source.flavour, sink.flavour)
+        if column.name in source.primary_key and not column.generated:
+            if column.type.collation:
+                yield from _of_order(column, other, source.flavour, sink.flavour)
+            elif stands_in(other.type, column.type):
+                yield from _of_bytes(column, other)
     known = {source.primary_key, *(key.columns for key in source.unique_keys)}
     for key in sink.unique_keys:
         if key.columns not in known:
@@ -126,6 +130,13 @@ def _of_order(source: Column, sink: Column, family: str, other: str) -> Iterator
     yield Mismatch(MismatchKind.KEY_COLLATION, text, wanted, source.name)
 
 
+def _of_bytes(source: Column, sink: Column) -> Iterator[Mismatch]:
+    """Yield why a text that stands in for a UUID or address in a key is not compared by bytes."""
+    if not str(sink.type.collation).endswith("_bin"):
+        text = f"key column {source.name} has the collation {sink.type.collation}, not ascii_bin"
+        yield Mismatch(MismatchKind.KEY_COLLATION, text, "ascii_bin", source.name)
+
+
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 """From the narrowest to the widest."""
 
@@ -141,6 +152,8 @@ def _holds(sink: ColumnType, source: ColumnType) -> bool:
     """Tell whether each value of the source's type is the same value in the sink's."""
     if _json(sink) and _json(source):
         return True  # JSON at one family, a checked LONGTEXT at the other
+    if stands_in(sink, source):
+        return True
     if _name(sink) != _name(source) or sink.unsigned != source.unsigned:
         return False
     if sink.members != source.members or sink.fraction < source.fraction:

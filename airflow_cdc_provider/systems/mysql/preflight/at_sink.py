@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,19 @@ from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart
+from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
+    carried,
+    has_expression_default,
+    lacked_types,
+    lacking_columns,
+)
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import sink_create_statement
 from airflow_cdc_provider.systems.mysql.dialect.table_match import (
     Mismatch,
     MismatchKind,
     mismatches,
 )
+from airflow_cdc_provider.systems.mysql.dialect.type_text import type_text
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
@@ -54,6 +61,7 @@ def sink_findings(
     for plan in plans:
         yield from _unique_texts(plan, sink.capabilities.flavour.value)
         there = found.get(plan.sink_table)
+        yield from _stand_ins(plan, sink.capabilities, there)
         if there is None:
             yield from _creatable(sink, plan)
         else:
@@ -141,6 +149,10 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
         return
     flavour = sink.capabilities.flavour.value
     try:
+        plan = carried(plan, _lacked(plan, sink.capabilities))
+    except CdcError:
+        return  # it has a finding of its own
+    try:
         sink_create_statement(plan.written, plan.sink_table, sink_flavour=flavour)
     except CdcError as error:
         yield Finding(
@@ -152,6 +164,60 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
             error.risk,
             error.remedy,
         )
+
+
+def _lacked(plan: TablePlan, there: Capabilities) -> Collection[str]:
+    """Return the types of the source's family that the sink's server lacks."""
+    return lacked_types(plan.schema.flavour, is_mariadb=there.is_mariadb, version=there.version)
+
+
+def _stand_ins(
+    plan: TablePlan, server: Capabilities, there: TableSchema | None
+) -> Iterator[Finding]:
+    """Yield a finding about the columns whose types the sink lacks, and what they are there.
+
+    `there` is the sink's table, None if it is still to be made.
+    """
+    lacked = _lacked(plan, server)
+    columns = lacking_columns(plan.target, lacked)
+    if not columns:
+        return
+    subject = str(plan.sink_table)
+    try:
+        carried(plan, lacked)
+    except CdcError as error:
+        yield Finding(
+            Code.SINK_CREATE_TABLE,
+            Level.BLOCK,
+            subject,
+            error.what,
+            f"a definition that {server.flavour.value} has too",
+            error.risk,
+            error.remedy,
+            only=str(plan.schema.table),
+        )
+        return
+    own = {column.name: column.type for column in plan.target.columns}
+    kinds = {} if there is None else {c.name.casefold(): c.type for c in there.columns}
+    became = (
+        f"{name}, {type_text(own[name])} at the source, is "
+        f"{type_text(kinds.get(name.casefold(), kind))}"
+        + (
+            ", without its default"
+            if not kinds and has_expression_default(plan.target, name)
+            else ""
+        )
+        for name, kind in columns.items()
+    )
+    yield Finding(
+        Code.SINK_STAND_IN,
+        Level.INFO,
+        subject,
+        "; ".join(became),
+        why=f"{server.flavour.value} {server.version_text} lacks these types; texts are as the "
+        "source's server prints them, and compared byte by byte",
+        fix="name another type under columns.type, or create the sink's table yourself",
+    )
 
 
 def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:

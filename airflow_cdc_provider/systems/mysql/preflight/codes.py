@@ -269,6 +269,12 @@ class Code(FindingCode):
         "block",
         "the sink's family cannot have the table's definition",
     )
+    SINK_STAND_IN = (
+        "sink.stand_in",
+        "info, block",
+        "columns of types that the sink lacks, and which types they have there; blocks an edge of "
+        "a topology",
+    )
     SINK_PRIMARY_KEY = ("sink.primary_key", "block", "an existing table has another primary key")
     SINK_KEY_COLLATION = (
         "sink.key_collation",

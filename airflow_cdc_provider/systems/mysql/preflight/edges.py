@@ -25,6 +25,15 @@ def of_two_nodes(finding: Finding) -> Finding:
     if finding.code is Code.SINK_UNIQUE_KEY:
         fix = "give the source's table the same unique key, or drop it at both nodes"
         return replace(finding, fix=fix)
+    if finding.code is Code.SINK_STAND_IN:
+        return replace(
+            finding,
+            level=Level.BLOCK,
+            wanted="types that both nodes have",
+            why="the nodes of a topology hold the same types: an edge back could not bring values "
+            "of a type that stands in for another",
+            fix="leave the table out of the topology, or give these columns another type",
+        )
     return finding
 
 

@@ -14,6 +14,7 @@ least as wide, InnoDB. All findings are told at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -29,6 +30,11 @@ from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
+    carried,
+    lacked_types,
+    lacking_columns,
+)
 from airflow_cdc_provider.systems.mysql.dialect.table_changes import (
     alter_statement,
     unique_key_statements,
@@ -84,12 +90,14 @@ class MySqlTableBuilder:
 
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
         """Refuse the plans if an existing sink table cannot hold the source's rows."""
+        for plan in plans if self._is_edge else ():
+            self._carried(plan)
         self._refuse_unfit(plans, self._existing(plans))
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
         """Refuse the plans if a table cannot be created at this sink; creates nothing."""
         for plan in plans:
-            self._create_statement(plan)
+            self._create_statement(self._carried(plan))
 
     def missing(self, plans: Sequence[TablePlan]) -> tuple[TableId, ...]:
         """Return the plans' sink tables that do not exist."""
@@ -101,6 +109,7 @@ class MySqlTableBuilder:
         existing = self._existing(plans)
         self._refuse_unfit(plans, existing)
         self._refuse_lost(plans, existing)
+        plans = [self._carried(plan) for plan in plans]
         self._create_databases({plan.sink_table.database for plan in plans})
         created = {}
         for plan in plans:
@@ -142,6 +151,8 @@ class MySqlTableBuilder:
         lock = writers.register_writer(self._session, self._owner)
         try:
             ledger.check_generation(self._session, self._owner)
+            before, after = self._carried(change.before), self._carried(change.after)
+            change = replace(change, before=before, after=after)
             if found is None or change.is_made_anew:
                 self._session.execute(f"DROP TABLE IF EXISTS {quote_table(target)}")
                 self._session.execute(self._create_statement(change.after))
@@ -184,6 +195,7 @@ class MySqlTableBuilder:
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
         """Add the tables' unique and foreign keys that are missing; return remarks on them."""
         routes = foreign_key_indexes.routes_of_copies(plans)
+        plans = [self._carried(plan) for plan in plans]
         missing: list[tuple[TablePlan, DeferredKey]] = []
         for plan in plans:
             if not plan.target.create_statement:
@@ -197,6 +209,25 @@ class MySqlTableBuilder:
         ordered = sorted(missing, key=lambda each: each[1].kind is DeferredKind.FOREIGN)
         remarks = [self._add(plan, key) for plan, key in ordered]
         return tuple(filter(None, remarks))
+
+    def _carried(self, plan: TablePlan) -> TablePlan:
+        """Return a plan with stand-ins for the types that the sink's server lacks.
+
+        Refused on an edge of a topology: the way back would have to turn the values again.
+        """
+        there = self._session.capabilities
+        family = plan.schema.flavour
+        lacked = lacked_types(family, is_mariadb=there.is_mariadb, version=there.version)
+        if self._is_edge and (names := lacking_columns(plan.target, lacked)):
+            raise UnsupportedTableError(
+                f"the sink lacks the types of {', '.join(names)} of {plan.schema.table}",
+                where=f"sink {self._session.where}",
+                risk="the nodes of a topology hold the same types: an edge back could not bring "
+                "the values",
+                remedy="leave the table out of the topology, or give these columns a type that "
+                "both nodes have",
+            ).about(plan.schema.table)
+        return carried(plan, lacked)
 
     @property
     def _flavour(self) -> str:

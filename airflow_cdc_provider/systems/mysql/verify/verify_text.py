@@ -9,7 +9,8 @@ Two rows are the same when their texts are, whatever family, charset or column t
 - texts as bytes of UTF-8, unless both sides keep them in one charset in which one text is always
   the same bytes (in `sjis` it is not: it has two backslashes);
 - temporals as the servers write them, zero and impossible dates included, in UTC;
-- binary, GEOMETRY and VECTOR as bytes; JSON as the text the server gives out.
+- binary, GEOMETRY and VECTOR as bytes; JSON as the text the server gives out;
+- UUID and addresses as their texts, which have no comma and so need no length.
 
 NULL is not the empty text: each text carries a mark for every NULL, and the lengths of its parts,
 so that no two rows run together to one text. Long values take part by their own hash, which keeps
@@ -28,6 +29,7 @@ from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.keys import KeyKind, KeyPart
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.charsets import is_one_to_one
+from airflow_cdc_provider.systems.mysql.dialect.stand_ins import TEXT_LENGTHS
 
 _FLOATS = {"float", "double"}
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year", "decimal"}
@@ -113,7 +115,7 @@ def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> Ro
         values.append(f"IF({name} IS NULL, '', {value})" if own.nullable else value)
         if may_be_null:
             nulls.append(f"({name} IS NULL)")
-        if own.type.name in _SHORT_TEXTS:
+        if own.type.name in _SHORT_TEXTS and other.type.name not in TEXT_LENGTHS:
             lengths.append(f"IFNULL(CHAR_LENGTH({name}), 0)")
         if own.type.name in _SHORT_TEXTS | _LONG_TEXTS | _SHORT_BINARIES or _is_blob(own):
             sizes.append(f"IFNULL(LENGTH({name}), 0)")
@@ -199,10 +201,10 @@ def _value(own: Column, other: Column) -> str:
         return _hash(f"CAST({name} AS CHAR)")
     if kind in _LONG_TEXTS:
         return _hash(_text(own, other))
+    if _is_blob(own) or other.type.name == "vector":  # a VARBINARY may stand in for it
+        return _hash(name)
     if kind in _SHORT_BINARIES:
         return f"HEX({name})"
-    if _is_blob(own):
-        return _hash(name)
     return f"CAST({name} AS CHAR)"
 
 

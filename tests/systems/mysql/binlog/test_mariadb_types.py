@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import random
 import uuid
 from typing import Any
@@ -56,17 +55,31 @@ def test_inet6_reads_as_the_server_prints_it(
     source = random.Random(seed)
     values = ["::", "::1", "::ffff:1.2.3.4", "::1.2.3.4", "1::", "2001:db8:0:0:1:0:0:1", "::ffff"]
     values += ["1:0:0:2::3", "0:0:1::", "::ffff:0:0", "::0.1.0.0", "::1:0", "fe80::"]
-    for _ in range(40):
-        parts = [source.choice((0, 0, source.randrange(1 << 16))) for _ in range(8)]
-        number = sum(part << 16 * place for place, part in enumerate(parts))
-        values.append(str(ipaddress.IPv6Address(number)))
+    values += ["::ffff:255.255.255.255", "::ffff:0.0.0.0", "::255.255.255.255", "::0.0.1.0"]
+    values += ["::fffe:1.2.3.4", "::1:ffff:1.2.3.4", "1::ffff:1.2.3.4", "::ffff:1:2:3"]
+    values += ["ffff:" * 7 + "ffff", "0:1:" * 3 + "0:1", "1:0:" * 3 + "1:0"]
+    parts = (0, 0, 0, 1, 0xF, 0x10, 0xFF, 0x100, 0xFFF, 0x1000, 0xFFFF)
+    groups = [[source.choice(parts) for _ in range(8)] for _ in range(2000)]
+    # each way in which groups can be zero, and twice the ends that may be an IPv4 address
+    groups += [
+        [zeros >> at & 1 and source.choice(parts[3:]) for at in range(8)] for zeros in range(256)
+    ]
+    for head in (0, 0xFFFF):
+        groups += [[0] * 5 + [head] + [source.choice(parts) for _ in range(2)] for _ in range(200)]
+    values += [":".join(f"{part:x}" for part in each) for each in groups]
     check(mariadb_server, mariadb_database, "inet6", values)
 
 
 def test_inet4_reads_as_the_server_prints_it(
     mariadb_server: SqlServer, mariadb_database: str
 ) -> None:
-    check(mariadb_server, mariadb_database, "inet4", ["0.0.0.0", "1.2.0.0", "255.255.255.255"])
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    source = random.Random(seed)
+    parts = (0, 1, 9, 10, 99, 100, 101, 199, 200, 255)
+    values = [".".join(str(source.choice(parts)) for _ in range(4)) for _ in range(300)]
+    values += ["0.0.0.0", "1.2.0.0", "255.255.255.255"]
+    check(mariadb_server, mariadb_database, "inet4", values)
 
 
 @pytest.mark.parametrize("wrapped", ["OFF", "ON"])

@@ -6,8 +6,6 @@ whose offsets are start and end of each cell in turn, and every second element o
 
 from __future__ import annotations
 
-import ipaddress
-
 import numpy as np
 import pyarrow as pa
 
@@ -17,11 +15,16 @@ from airflow_cdc_provider.columns.arrow_arrays import (
     texts_of,
     validity_of,
 )
-from airflow_cdc_provider.columns.numpy_types import IntArray
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.mysql.binlog.json.json_text import json_text
 from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
+from airflow_cdc_provider.systems.mysql.binlog.rows.address_cells import (
+    inet4_texts,
+    inet6_texts,
+    uuid_texts,
+)
 from airflow_cdc_provider.systems.mysql.binlog.rows.compressed_cells import inflated
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
@@ -69,22 +72,35 @@ def _json(raw: pa.Array) -> pa.Array:
 def _padded(cells: Cells, lengths: IntArray, width: int) -> pa.Array:
     """Return BINARY(n) cells with the zeros at their ends, which the log leaves out."""
     present = lengths if cells.nulls is None else lengths[~cells.nulls]
-    if bool((present > width).any()):
-        raise CorruptLogError(
-            f"a value of {width} bytes at most has {int(present.max())}",
-            risk="it would be cut",
-            remedy=CHECK_LOG,
-        )
+    _require_width(present, width)
     if bool((present == width).all()):
         return gathered(cells, lengths)
-    steps = np.arange(width)
-    inside = steps < lengths[:, None]
-    offsets = np.where(inside, cells.offsets[:, None] + steps, 0)
-    blocks = np.where(inside, cells.data.u8[offsets], 0).astype(np.uint8)
+    blocks = _bytes_of(cells, lengths, width)
     ends = np.arange(len(lengths) + 1, dtype=np.int32) * width
     validity, nulls = validity_of(cells.nulls)
     buffers = [validity, pa.py_buffer(ends), pa.py_buffer(blocks)]
     return pa.Array.from_buffers(pa.binary(), len(lengths), buffers, nulls)
+
+
+def _bytes_of(cells: Cells, lengths: IntArray, width: int) -> ByteArray:
+    """Return cells' bytes [rows, width] with the zeros at their ends; of NULL any bytes."""
+    if cells.nulls is not None:
+        lengths = np.where(cells.nulls, 0, lengths)
+    _require_width(lengths, width)
+    steps = np.arange(width)
+    inside = steps < lengths[:, None]
+    offsets = np.where(inside, cells.offsets[:, None] + steps, 0)
+    return np.where(inside, cells.data.u8[offsets], 0).astype(np.uint8)
+
+
+def _require_width(lengths: IntArray, width: int) -> None:
+    """Raise an error if a cell is longer than its column."""
+    if bool((lengths > width).any()):
+        raise CorruptLogError(
+            f"a value of {width} bytes at most has {int(lengths.max())}",
+            risk="it would be cut",
+            remedy=CHECK_LOG,
+        )
 
 
 def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
@@ -133,45 +149,17 @@ def _mask(cells: Cells, width: int) -> IntArray:
 
 def _uuids(cells: Cells, lengths: IntArray) -> pa.Array:
     """Return MariaDB's UUID cells as texts."""
-    raw = _padded(cells, lengths, 16).to_pylist()
-    return texts_of([None if cell is None else _uuid_text(cell) for cell in raw])
-
-
-def _uuid_text(stored: bytes) -> str:
-    """Return a UUID's 16 bytes as text."""
-    digits = stored.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return uuid_texts(_bytes_of(cells, lengths, 16), cells.nulls)
 
 
 def _inet4(cells: Cells, lengths: IntArray) -> pa.Array:
     """Return MariaDB's INET4 cells as texts."""
-    raw = _padded(cells, lengths, 4).to_pylist()
-    texts = [None if cell is None else str(ipaddress.IPv4Address(cell)) for cell in raw]
-    return texts_of(texts)
+    return inet4_texts(_bytes_of(cells, lengths, 4), cells.nulls)
 
 
 def _inet6(cells: Cells, lengths: IntArray) -> pa.Array:
     """Return MariaDB's INET6 cells as texts."""
-    raw = _padded(cells, lengths, 16).to_pylist()
-    return texts_of([None if cell is None else _inet6_text(cell) for cell in raw])
-
-
-def _inet6_text(stored: bytes) -> str:
-    """Return an IPv6 address as MariaDB prints it: `::` for the first longest run of zeros."""
-    mapped = stored[:12] == bytes(10) + b"\xff\xff"
-    compatible = stored[:12] == bytes(12) and any(stored[12:14])
-    if mapped or compatible:
-        prefix = "::ffff:" if mapped else "::"
-        return prefix + str(ipaddress.IPv4Address(stored[12:]))
-    groups = [stored[offset : offset + 2].hex().lstrip("0") or "0" for offset in range(0, 16, 2)]
-    best, length = 0, 0
-    for first in range(8):
-        run = next((n for n in range(8 - first) if groups[first + n] != "0"), 8 - first)
-        if run > length:
-            best, length = first, run
-    if not length:
-        return ":".join(groups)
-    return ":".join(groups[:best]) + "::" + ":".join(groups[best + length :])
+    return inet6_texts(_bytes_of(cells, lengths, 16), cells.nulls)
 
 
 _FROM_BYTES = {"uuid": _uuids, "inet4": _inet4, "inet6": _inet6}
