@@ -229,6 +229,19 @@ class TestMySql(WithoutKey):
     pass
 
 
+def test_a_sink_may_number_the_rows_by_a_column_of_its_own(shop: Shop) -> None:
+    shop.at_source("CREATE TABLE pairs (a INT, b VARCHAR(9))")
+    shop.at_source("INSERT INTO pairs VALUES (1, 'x'), (1, 'x'), (1, 'x'), (NULL, NULL)")
+    own = "number BIGINT AUTO_INCREMENT PRIMARY KEY INVISIBLE"
+    shop.sink.execute(f"CREATE TABLE pairs (a INT, b VARCHAR(9), {own})", database=shop.target)
+    catch_up(shop)
+    for change in ("DELETE FROM pairs WHERE a = 1 LIMIT 1", "UPDATE pairs SET b = 'y' LIMIT 2"):
+        shop.at_source(change)
+        catch_up(shop)
+    rows = shop.source.execute("SELECT * FROM pairs", database=shop.database)
+    assert Counter(shop.sink_rows("SELECT * FROM pairs")) == Counter(rows)
+
+
 class TestFromMariaDb(WithoutKey):
     @pytest.fixture
     def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:

@@ -60,7 +60,8 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
         what = f"its engine is {sink.engine}" if sink.engine else "it is a view, or has no engine"
         text = f"{what}, not InnoDB, so nothing could be rolled back"
         yield Mismatch(MismatchKind.ENGINE, text, "ENGINE = InnoDB")
-    if sink.primary_key != source.primary_key or _prefixes(sink) != _prefixes(source):
+    is_same_key = sink.primary_key == source.primary_key and _prefixes(sink) == _prefixes(source)
+    if not (is_same_key or _numbers_itself(source, sink)):
         own = "primary key" if not sink.key_name else "key, for it has no primary one,"
         text = f"its {own} is {_shown_key(sink)}, the source's is {_shown_key(source)}"
         dropped = "" if sink.key_name or not sink.primary_key else "PRIMARY"
@@ -84,6 +85,15 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
             text = f"it has a unique key {key.name} over {', '.join(key.columns)} of its own"
             wanted = "the source's unique keys, which are added after the consistent point"
             yield Mismatch(MismatchKind.UNIQUE_KEY, text, wanted, key.name, is_loud=True)
+
+
+def _numbers_itself(source: TableSchema, sink: TableSchema) -> bool:
+    """Tell whether the sink numbers the rows of a table without a key by a column of its own."""
+    if source.has_key or len(sink.primary_key) != 1:
+        return False
+    (name,) = sink.primary_key
+    own = {column.name.lower() for column in source.columns}
+    return sink.column(name).auto_increment and name.lower() not in own
 
 
 def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:

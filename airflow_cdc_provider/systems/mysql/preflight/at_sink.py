@@ -36,6 +36,7 @@ from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
+_REQUIRES_KEYS = "sql_require_primary_key"
 _SMALL_PACKET = 16 << 20
 
 
@@ -147,7 +148,23 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
     """Yield a finding if the sink cannot have the table's definition."""
     if not plan.target.create_statement:
         return
-    flavour = sink.capabilities.flavour.value
+    capabilities = sink.capabilities
+    flavour = capabilities.flavour.value
+    numbers_rows = capabilities.is_on("sql_generate_invisible_primary_key")
+    if capabilities.is_on(_REQUIRES_KEYS) and not (plan.target.has_key or numbers_rows):
+        yield Finding(
+            Code.SINK_CREATE_TABLE,
+            Level.BLOCK,
+            str(plan.sink_table),
+            f"the source's table has no key, and the sink has {_REQUIRES_KEYS} = ON",
+            f"{_REQUIRES_KEYS} = OFF, or a table that is there",
+            "the sink refuses to make a table without a key",
+            f"SET GLOBAL {_REQUIRES_KEYS} = OFF; or SET GLOBAL sql_generate_invisible_primary_key "
+            "= ON; or create the table yourself, with a column beside the source's that is its "
+            "AUTO_INCREMENT PRIMARY KEY",
+            only=str(plan.schema.table),
+        )
+        return
     try:
         plan = carried(plan, _lacked(plan, sink.capabilities))
     except CdcError:

@@ -57,6 +57,7 @@ _NAMES = (
     "slave_parallel_mode",
     "slave_parallel_workers",
     "slave_preserve_commit_order",
+    "sql_generate_invisible_primary_key",
     "sql_require_primary_key",
     "super_read_only",
     "sync_binlog",
