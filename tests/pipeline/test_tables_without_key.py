@@ -229,6 +229,16 @@ class TestMySql(WithoutKey):
     pass
 
 
+def test_two_texts_of_json_that_are_one_document_at_the_sink_are_found_there(shop: Shop) -> None:
+    shop.at_source("CREATE TABLE docs (doc JSON, n INT)")
+    decimal = "JSON_ARRAY(CAST(1.50 AS DECIMAL(5,2)))"
+    shop.at_source(f"INSERT INTO docs VALUES ({decimal}, 1), ('[1.5]', 1), ({decimal}, 1)")
+    catch_up(shop)
+    shop.at_source("UPDATE docs SET n = 2 LIMIT 2")
+    catch_up(shop)
+    assert shop.sink_rows("SELECT n, COUNT(*) FROM docs GROUP BY n ORDER BY n") == [(1, 1), (2, 2)]
+
+
 def test_a_sink_may_number_the_rows_by_a_column_of_its_own(shop: Shop) -> None:
     shop.at_source("CREATE TABLE pairs (a INT, b VARCHAR(9))")
     shop.at_source("INSERT INTO pairs VALUES (1, 'x'), (1, 'x'), (1, 'x'), (NULL, NULL)")

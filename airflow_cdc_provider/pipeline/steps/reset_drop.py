@@ -12,6 +12,7 @@ from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.claims import release_tables
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, release_log, sink_of
+from airflow_cdc_provider.pipeline.steps.stream_starts import began_without_rows
 from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
 
 _UNLESS = ", unless its file says existing_rows: replace under sink"
@@ -48,8 +49,13 @@ def begin_again(
     wait_s: float = 0.0,
     on_tick: Callable[[], None] = lambda: None,
 ) -> str:
-    """Reset some tables, or the whole pipeline if all or none are named."""
-    if not tables or set(tables) == {state.table for state in run.store.tables(run.name)}:
+    """Reset some tables, or the whole pipeline if all or none are named.
+
+    A new plan of a stream that began without a snapshot reads no rows. So tables that are named are
+    read there even if they are all.
+    """
+    are_all = set(tables) == {state.table for state in run.store.tables(run.name)}
+    if not tables or (are_all and not began_without_rows(run)):
         return reset(run)
     return reset_some(run, tables, wait_s=wait_s, on_tick=on_tick)
 

@@ -141,6 +141,11 @@ def require_start_as_noted(run: Run) -> None:
         _require(run, _noted(run))
 
 
+def began_without_rows(run: Run) -> bool:
+    """Tell whether the stream began without a snapshot, by what the state store knows."""
+    return bool(_noted(run))
+
+
 def _noted(run: Run) -> StreamStart:
     """Return where the stream began, as the state store has it."""
     note = run.store.note(run.name, NoteKind.STARTED)

@@ -39,6 +39,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     sink_of,
 )
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.pipeline.steps.stream_starts import began_without_rows
 from airflow_cdc_provider.pipeline.steps.table_catch_up import (
     CatchUp,
     catch_up_without,
@@ -347,7 +348,7 @@ def _to_reset(run: Run, captured: Captured, tables: Collection[TableId]) -> tupl
             raise _refused(run, f"{table} is not copied", "`add` it, or correct its name")
         if table not in now:
             raise _refused(run, f"{table} is not at the source", "bring it back, or `remove` it")
-    if planned == set(tables):
+    if planned == set(tables) and not began_without_rows(run):
         raise _refused(run, "these are all of its tables", "`reset` without --table")
     return tuple(now[table] for table in sorted(tables))
 

@@ -342,6 +342,8 @@ def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
         case MismatchKind.PRIMARY_KEY:
             key = ", ".join(map(quote_identifier, plan.target.primary_key))
             dropped = "DROP PRIMARY KEY, " if mismatch.subject else ""
+            if not key:
+                return f"{table} DROP PRIMARY KEY; or drop the table and let it be created"
             return f"{table} {dropped}ADD PRIMARY KEY ({key});"
         case MismatchKind.UNIQUE_KEY:
             return f"{table} DROP INDEX {quote_identifier(mismatch.subject)};"
