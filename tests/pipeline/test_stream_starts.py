@@ -321,6 +321,26 @@ def test_a_statement_before_the_plan_stops_its_table_until_its_rows_are_read(
     assert verify(shop.run(), tables=[TableId(shop.database, "moves")]).equal
 
 
+@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+def test_all_tables_that_are_reset_by_name_are_read_and_begin_nowhere_else(shop: Shop) -> None:
+    shop.at_source("DROP TABLE moves")
+    write_file(shop, "start: latest")
+    synced(shop)
+    began = began_at(shop)
+    shop.at_source("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, note)")
+    shop.at_source("INSERT INTO orders VALUES (900, 'since')")
+    with pytest.raises(TablesStoppedError):
+        synced(shop)
+    shop.sink.execute("DROP TABLE orders", database=shop.target)
+    run = shop.run()
+    begin_again(run, [TableId(shop.database, "orders")])
+    give_back(run)
+    synced(shop)
+    of_orders = "SELECT * FROM orders ORDER BY id"
+    assert shop.sink_rows(of_orders) == source_rows(shop, of_orders)
+    assert began_at(shop) == began
+
+
 @pytest.mark.parametrize("shop", ["mysql"], indirect=True)
 def test_a_start_that_the_log_does_not_have_is_refused_with_what_to_write(
     shop: Shop, writer: Writer
