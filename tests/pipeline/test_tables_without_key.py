@@ -239,6 +239,24 @@ def test_two_texts_of_json_that_are_one_document_at_the_sink_are_found_there(sho
     assert shop.sink_rows("SELECT n, COUNT(*) FROM docs GROUP BY n ORDER BY n") == [(1, 1), (2, 2)]
 
 
+def test_a_request_whose_rows_the_sink_refuses_names_the_row_and_leaves_the_others(
+    shop: Shop,
+) -> None:
+    shop.at_source("CREATE TABLE pairs (a INT, b INT, UNIQUE (b))")
+    shop.at_source("INSERT INTO pairs VALUES (1, 1), (1, NULL), (1, NULL), (2, 2)")
+    catch_up(shop)
+    for sql in ("DELETE FROM pairs WHERE a = 2", "ALTER TABLE pairs ADD CHECK (a < 2)"):
+        shop.sink.execute(sql, database=shop.target)
+    table = f"{shop.database}.pairs"
+    asked = ask_resync(shop.run(), resync_scope(shop.run(), [table]))
+    run = catch_up(shop)
+    failed = run.store.request(run.name, asked.request_id)
+    assert failed is not None
+    assert failed.status is RequestStatus.FAILED
+    assert "pairs_chk_1" in failed.error.text
+    assert len(shop.sink_rows("SELECT * FROM pairs")) == 3
+
+
 def test_a_sink_may_number_the_rows_by_a_column_of_its_own(shop: Shop) -> None:
     shop.at_source("CREATE TABLE pairs (a INT, b VARCHAR(9))")
     shop.at_source("INSERT INTO pairs VALUES (1, 'x'), (1, 'x'), (1, 'x'), (NULL, NULL)")

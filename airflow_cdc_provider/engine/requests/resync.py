@@ -191,7 +191,9 @@ class Resync:
         with closing(self._open_joins()) as sink:
             self._epoch = sink.begin(self.request.ledger_key, tuple(schemas))
             for table in self.request.scope.tables:
-                if table in schemas and stream and stream.progress_of(table) is not None:
+                if table not in schemas or not schemas[table].has_key:
+                    continue  # nothing of a table without a key was deleted for another row
+                if stream and stream.progress_of(table) is not None:
                     self._bring_back(sink, schemas[table])
 
     def _bring_back(self, sink: JoinSink, schema: TableSchema) -> None:

@@ -485,7 +485,7 @@ class StreamJoinSink:
         """
         split, rows = joining.split, joined.rows
         freed: Sequence[pa.Table] = ()
-        if again:
+        if again and split.key_columns:  # without a key all of the table's rows have gone
             ranges = [*kept, *self._joined_ranges(joining)]
             freed = self._rows.free_unique_values(
                 split.table, rows, within=joining.within, kept=ranges
