@@ -32,8 +32,16 @@ def net_rows(changes: Sequence[TableChanges]) -> MergedChanges:
     """
     if not changes:
         raise ValueError("nothing to add up: the schema comes from the changes")
-    taken = _rows([each.before.filter(mask_of(as_numpy(each.op) != Op.INSERT)) for each in changes])
-    put = _rows([each.after.filter(mask_of(as_numpy(each.op) != Op.DELETE)) for each in changes])
+    ops = [as_numpy(each.op) for each in changes]
+    taken = pa.concat_batches(
+        [
+            each.before.filter(mask_of(op != Op.INSERT))
+            for each, op in zip(changes, ops, strict=True)
+        ]
+    )
+    put = pa.concat_batches(
+        [each.after.filter(mask_of(op != Op.DELETE)) for each, op in zip(changes, ops, strict=True)]
+    )
     codes = row_codes([taken.columns, put.columns])
     gone, came = codes.groups
     more = np.bincount(came, minlength=codes.count) - np.bincount(gone, minlength=codes.count)
@@ -66,11 +74,6 @@ def with_changes(rows: pa.Table, changes: Iterable[TableChanges], table: TableId
         )
     stays = there.filter(mask_of(~_last_of_each(held, fewer)))
     return pa.Table.from_batches([stays, net.upserts], rows.schema)
-
-
-def _rows(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return record batches as one."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _last_of_each(codes: IntArray, wanted: IntArray) -> BoolArray:
