@@ -245,6 +245,7 @@ class SnapshotReader:
         decoder = TextDecoder(schema, zero_dates=self._zero_dates)
         read = TextRows(self._select(connection, split, split_predicate(split), decoder), decoder)
         listener.before_high(split)
+        session.watermarks.high(low)  # for its checks: it is the same server, and session
         self._check_definition(session, schema)
         query(connection, "COMMIT")
         listener.after_high(split)
