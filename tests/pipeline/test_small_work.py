@@ -375,11 +375,19 @@ def test_more_tables_than_are_few_need_a_job(shop: Shop, monkeypatch: pytest.Mon
     assert needs_job(run, shop, snapshot)
 
 
-def test_a_table_whose_rows_cannot_be_counted_by_its_key_needs_a_job(shop: Shop) -> None:
-    shop.at_source("CREATE TABLE sizes (size ENUM('s', 'm') PRIMARY KEY)")
+def test_rows_that_no_key_bounds_are_counted_one_by_one(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.at_source("CREATE TABLE sizes (size ENUM('s', 'm', 'l') PRIMARY KEY)")
+    shop.at_source("INSERT INTO sizes VALUES ('s'), ('m'), ('l')")
+    shop.at_source("CREATE TABLE keyless (n INT)")
+    shop.at_source("INSERT INTO keyless VALUES (1), (1), (2)")
     run = shop.run()
     plan(run)
+    monkeypatch.setattr(small_work, "SMALL_ROWS", 5)
     assert needs_job(run, shop, start_snapshot)
+    monkeypatch.setattr(small_work, "SMALL_ROWS", 6)
+    assert snapshot(run, options(shop)) is not None
 
 
 def test_a_file_that_always_wants_spark_gets_it(shop: Shop) -> None:

@@ -18,7 +18,6 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
-from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.planning import preview
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
@@ -30,12 +29,6 @@ from tests.pipeline.altered_tables import catch_up, change
 from tests.pipeline.conftest import Shop
 from tests.pipeline.pairs import MakePair
 from tests.servers.given import SqlServer
-
-
-@pytest.fixture(autouse=True)
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read tables here whose rows cannot be counted by ranges of their key."""
-    monkeypatch.setattr(small_work, "_rows_left", lambda _: "all")
 
 
 def require_equal(shop: Shop, *names: str) -> None:

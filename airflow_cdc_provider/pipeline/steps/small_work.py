@@ -5,7 +5,8 @@ first measured:
 
 - a stream is small if at most 64 MB of log lie before the end of the source's;
 - a snapshot is small if what is left of it are at most 200,000 rows of at most 50 tables. They are
-  counted by looking for the boundaries of small splits; the server's own estimates are not asked.
+  counted by looking for the boundaries of small splits, and one by one where a key bounds none; the
+  server's own estimates are not asked.
 
 What cannot be told is not small. Nothing else depends on the answer: the work, its rules and what
 it leaves behind are the same (`engine.in_process`), and the next job may be of either kind. Where
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import closing
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.columns.source_port import KnowsReach, Source, Verifies, offered
 from airflow_cdc_provider.core.errors import CdcError, SnapshotRequiredError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.core.keys import KeyRange, bounding_whole
+from airflow_cdc_provider.core.keys import Key, KeyRange, bounding_whole
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.engine.job_result import JobResult
@@ -47,6 +48,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
 from airflow_cdc_provider.systems import registry
 
 if TYPE_CHECKING:
+    from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.stream_split import StreamSplit
     from airflow_cdc_provider.core.table_schema import TableSchema
     from airflow_cdc_provider.engine.job import Job
@@ -197,19 +199,18 @@ def _rows_left(run: Run) -> str:
     starts = {split.table: split.keys.start for split in unread if split.keys.end is None}
     starts |= {table: None for table, state in tables.items() if not state.planning_done}
     schemas = {table: tables[table].plan.schema for table in starts}
-    keyless = [schemas.pop(table) for table in [*schemas] if not schemas[table].has_key]
-    if len(schemas) + len(keyless) > SMALL_TABLES or not all(
-        bounding_whole(schema.key_kinds) for schema in schemas.values()
-    ):
+    if len(schemas) > SMALL_TABLES:
         return ""
     source = source_of(run)
-    rows += _rows_without_key(source, keyless)
     with source.catalogue() as catalogue:
         now = catalogue.schemas([*schemas])
+    for table in [*schemas]:
+        if table in now and not now[table].is_defined_as(schemas[table]):
+            del schemas[table]  # it was changed, and is not read before it begins again
+    uncut = [schemas.pop(t) for t in [*schemas] if not bounding_whole(schemas[t].key_kinds)]
+    rows += _rows_counted(source, uncut, starts)
     with source.boundaries(_ROWS_A_LOOK) as boundaries:
         for table, schema in schemas.items():
-            if table in now and not now[table].is_defined_as(schema):
-                continue  # it was changed, and is not read before it begins again
             looks = max(0, SMALL_ROWS - rows) // _ROWS_A_LOOK + 1
             rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, starts[table]), looks))
     if rows > SMALL_ROWS:
@@ -221,11 +222,18 @@ def _rows_left(run: Run) -> str:
     return f"at most about {most:,} rows of {of}" if tables_left else "no rows"
 
 
-def _rows_without_key(source: Source, tables: Sequence[TableSchema]) -> int:
-    """Count the rows of tables without a key, up to more than are small."""
+def _rows_counted(
+    source: Source, tables: Sequence[TableSchema], starts: Mapping[TableId, Key | None]
+) -> int:
+    """Count the rows from a start on of tables whose keys bound no ranges, or that have none.
+
+    No further than to more than are small.
+    """
     rows = 0
     if tables:
         with closing(offered(source, Verifies).open_side()) as side:
             for schema in tables:
-                rows += side.counts(schema, ()).count(KeyRange(), most=SMALL_ROWS + 1)
+                left = KeyRange(starts[schema.table])
+                counts = side.counts(schema, schema.primary_key)
+                rows += counts.count(left, most=max(0, SMALL_ROWS - rows) + 1)
     return rows
