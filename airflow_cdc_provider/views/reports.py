@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
@@ -80,10 +80,15 @@ def _columns(plan: TablePlan) -> str:
     return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}"
 
 
+def _key_text(key: Sequence[str]) -> str:
+    """Return a table's key as text."""
+    return f"key ({', '.join(key)})" if key else "no key"
+
+
 def plan_lines(form: Mapping[str, Any]) -> list[str]:
     """Return a plan as lines; estimates have a ~."""
     lines = [
-        f"{table['source']} -> {table['sink']}: key ({', '.join(table['key'])}), "
+        f"{table['source']} -> {table['sink']}: {_key_text(table['key'])}, "
         f"~{table['estimated_rows']:,} rows, ~{table['estimated_splits']:,} splits"
         + (f"; {table['columns']}" if table["columns"] else "")
         for table in form["tables"]
@@ -223,11 +228,11 @@ def repair_line(repair: Repair) -> str:
         ranges = len(repair.scope.chosen.keys)
         where = f"{ranges:,} rows by their keys" if ranges > 1 else "one row by its key"
     elif not ranges:
-        why = (
-            "not all of it was compared"
-            if verdict.truncated
-            else "too many rows differ to be listed"
-        )
+        why = "too many rows differ to be listed"
+        if verdict.truncated:
+            why = "not all of it was compared"
+        elif verdict.differing_keys:
+            why = "it has no key"
         where = f"the whole table, because {why}"
     rows = "not counted" if repair.rows is None else f"about {repair.rows:,}"
     verb = "are" if ranges > 1 else "is"

@@ -8,10 +8,6 @@ from contextlib import closing
 from tests.pipeline.conftest import Shop
 
 
-def without_a_key(shop: Shop) -> None:
-    shop.at_source("CREATE TABLE later AS SELECT * FROM orders")
-
-
 def of_another_engine(shop: Shop) -> None:
     shop.at_source("CREATE TABLE later (id INT PRIMARY KEY) ENGINE=MyISAM")
 
@@ -31,7 +27,6 @@ def with_another_definition_at_the_sink(shop: Shop) -> None:
 
 
 WRONG: list[Callable[[Shop], None]] = [
-    without_a_key,
     of_another_engine,
     with_rows_at_the_sink,
     with_another_definition_at_the_sink,

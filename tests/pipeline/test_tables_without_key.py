@@ -14,10 +14,12 @@ from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
+from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
+from airflow_cdc_provider.views.reports import plan_form, plan_lines, repair_line
 from tests.beside import beside
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
@@ -132,6 +134,10 @@ class WithoutKey:
         shop = notes.shop
         (told,) = [each for each in check(shop.run()).findings if each.code == "table.primary_key"]
         assert told.level is Level.WARN
+        form = plan_form(preview(shop.run()), shop.run().model)
+        assert any(
+            f"{notes.table} -> " in each and ": no key, ~" in each for each in plan_lines(form)
+        )
         with beside(notes.write, every_s=0.01):
             for _ in range(3):
                 catch_up(shop)
@@ -168,6 +174,7 @@ class WithoutKey:
         assert repair.scope.tables == (notes.table,)
         assert not repair.scope.ranges
         assert repair.scope.chosen is None
+        assert "the whole table, because it has no key" in repair_line(repair)
         ask_repairs(shop.run(), (repair,))
         catch_up(shop)
         assert notes.is_equal()
@@ -227,6 +234,16 @@ class WithoutKey:
 
 class TestMySql(WithoutKey):
     pass
+
+
+def test_a_planned_table_that_lost_its_key_begins_again_without_it(shop: Shop) -> None:
+    plan(shop.run())
+    shop.at_source("ALTER TABLE orders DROP PRIMARY KEY, DROP KEY code")
+    shop.at_source("INSERT INTO orders VALUES (1, 'one', 10), (1, 'one', 10)")
+    catch_up(shop)
+    shop.at_source("DELETE FROM orders WHERE id = 1 LIMIT 1")
+    catch_up(shop)
+    assert len(shop.sink_rows("SELECT * FROM orders WHERE id = 1 AND code = 10")) == 2
 
 
 def test_two_texts_of_json_that_are_one_document_at_the_sink_are_found_there(shop: Shop) -> None:
