@@ -196,10 +196,11 @@ def test_the_pipeline_s_own_threads_are_not_counted_but_no_more_than_it_has(
         closing(source.load_look(most_own=50)) as look,
         closing(source.load_look(most_own=1)) as cramped,
     ):
-        before = look.threads_running()
+        # a thread of the server's own may run at the moment of one look
+        before = min(look.threads_running() for _ in range(10))
         with busy(primary, 3, user=primary.user, password=primary.password):
             wait_until(lambda: cramped.threads_running() >= before + 3, seconds=10)
-            assert look.threads_running() == before
+            wait_until(lambda: look.threads_running() == before, seconds=10)
             with busy(primary, 2):
                 wait_until(lambda: look.threads_running() == before + 2, seconds=10)
 
