@@ -36,8 +36,8 @@ _NO_STATE = {
 }
 """By how the file names its servers."""
 _EXCLUDE = """\
-  # these have no primary key, and no unique key over NOT NULL columns in its place; without these
-  # lines they are copied, too, and `check` says what that costs
+  # these have no primary key, and no unique key over NOT NULL columns in its place; take them out
+  # of this list to have them: `check` says what that costs
   exclude:
 {tables}
 """
