@@ -217,19 +217,8 @@ class SnapshotReader:
         elif watermarks.settled is not None:
             self._settled[split.split_id] = watermarks.settled
         high = self._identified(high)
-        self._last_read = AppliedThrough(split.split_id, high)
-        report = SplitReport(
-            split_id=split.split_id,
-            low=low,
-            high=high,
-            rows=rows.rows,
-            bytes=read_bytes,
-            fingerprint=self._fingerprints[split.table],
-            attempt=0,
-            changes=changes,
-            read_s=time.monotonic() - began,
-        )
-        return rows, report
+        report = self._report(split, (low, high), rows, began)
+        return rows, replace(report, bytes=read_bytes, changes=changes)
 
     def _read_without_key(
         self, session: _Session, split: SnapshotSplit, schema: TableSchema, began: float
@@ -252,18 +241,29 @@ class SnapshotReader:
         if high != low:
             high = self._exact(high, low)
         high = self._identified(high)
+        report = self._report(split, (high, high), read, began)
+        return read, replace(report, bytes=read.bytes)
+
+    def _report(
+        self,
+        split: SnapshotSplit,
+        between: tuple[MySqlPosition, MySqlPosition],
+        rows: SplitRows,
+        began: float,
+    ) -> SplitReport:
+        """Return the report of a split that was read, and remember where; without its bytes."""
+        low, high = between
         self._last_read = AppliedThrough(split.split_id, high)
-        report = SplitReport(
+        return SplitReport(
             split_id=split.split_id,
-            low=high,
+            low=low,
             high=high,
-            rows=read.rows,
-            bytes=read.bytes,
+            rows=rows.rows,
+            bytes=0,
             fingerprint=self._fingerprints[split.table],
             attempt=0,
             read_s=time.monotonic() - began,
         )
-        return read, report
 
     # --- the session --------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ class MySqlTableSide:
     def bucket_sums(self) -> Mapping[int, Sum]:
         """Return the sums of all rows, by buckets of keys."""
         found = self._ask(
-            f"SELECT {self._bucket}, COUNT(*), {self._made}, BIT_XOR({self.text.number}), "
+            f"SELECT {self._bucket}, COUNT(*), {self._made}, {self._numbers}, "
             f"SUM({self.text.size}) {self._rows('TRUE')} GROUP BY 1"
         )
         for _, rows, made, _, _ in found:
@@ -171,6 +171,11 @@ class MySqlTableSide:
         return one_of(self.text.key, [self.text.key_asked(key) for key in keys])
 
     @property
+    def _numbers(self) -> str:
+        """Return the SQL expression that adds up the numbers of rows, in any order."""
+        return f"BIT_XOR({self.text.number})"
+
+    @property
     def _bucket(self) -> str:
         """Return the SQL expression of a key's bucket."""
         return f"CRC32(CONCAT_WS('/', {', '.join(self.text.key)})) % {_BUCKETS}"
@@ -207,16 +212,6 @@ class MySqlKeylessSide(MySqlTableSide):
     Hashes are added, not combined bit by bit: two equal rows would cancel each other out.
     """
 
-    def bucket_sums(self) -> Mapping[int, Sum]:
-        """Return the sums of all rows, by buckets of their hashes."""
-        found = self._ask(
-            f"SELECT {self._bucket}, COUNT(*), {self._made}, SUM({self.text.number}), "
-            f"SUM({self.text.size}) {self._rows('TRUE')} GROUP BY 1"
-        )
-        for _, rows, made, _, _ in found:
-            self._all_made(rows, made)
-        return {int(b): Sum(int(n), int(x or 0), int(size or 0)) for b, n, _, x, size in found}
-
     def values_of(self, keys: Collection[Key]) -> Rows:  # noqa: ARG002 - of the protocol
         """Return nothing: rows that have one hash differ in nothing but how many they are."""
         return {}
@@ -229,6 +224,10 @@ class MySqlKeylessSide(MySqlTableSide):
     def _one_of(self, keys: Sequence[Key]) -> str:
         """Return the condition that a row's hash is one of these."""
         return one_of((self.text.hash,), list(keys))
+
+    @property
+    def _numbers(self) -> str:
+        return f"SUM({self.text.number})"
 
     @property
     def _bucket(self) -> str:
