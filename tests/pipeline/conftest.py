@@ -87,3 +87,18 @@ def shop(
         )
         made.at_source("INSERT INTO orders VALUES (1, 'one', 10), (2, 'two', 20), (3, NULL, 30)")
         yield made
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def empty_shop(
+    request: pytest.FixtureRequest,
+    mysql_sink: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+) -> Iterator[Shop]:
+    """A source of either family and its sink, without tables and without a file yet."""
+    server = request.getfixturevalue(f"{request.param}_server")
+    source, sink = fresh_database(server), fresh_database(mysql_sink)
+    environment = {"SHOP_DSN": server.dsn(), "DR_DSN": mysql_sink.dsn()}
+    with ExitStack() as stack:
+        yield Shop(server, mysql_sink, source, sink, tmp_path / "shop.yaml", environment, stack)

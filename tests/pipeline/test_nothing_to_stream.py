@@ -5,10 +5,9 @@ Spark's master answers nowhere here, so a job that is started is refused before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -26,23 +25,13 @@ from tests.pipeline.without_spark import handed_off, of_another_log, options, re
 from tests.servers.given import SqlServer
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def shop(
-    request: pytest.FixtureRequest,
-    mysql_sink: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
-) -> Iterator[Shop]:
-    server = request.getfixturevalue(f"{request.param}_server")
-    source, sink = fresh_database(server), fresh_database(mysql_sink)
-    path = tmp_path / "shop.yaml"
-    path.write_text(FILE.format(name=f"quiet_{sink}", source=source, sink=sink))
-    environment = {"SHOP_DSN": server.dsn(), "DR_DSN": mysql_sink.dsn()}
-    with ExitStack() as stack:
-        made = Shop(server, mysql_sink, source, sink, path, environment, stack)
-        made.at_source("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))")
-        made.at_source("INSERT INTO orders VALUES (1, 'one'), (2, 'two'), (3, NULL)")
-        yield made
+@pytest.fixture
+def shop(empty_shop: Shop) -> Shop:
+    source, sink = empty_shop.database, empty_shop.target
+    empty_shop.path.write_text(FILE.format(name=f"quiet_{sink}", source=source, sink=sink))
+    empty_shop.at_source("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))")
+    empty_shop.at_source("INSERT INTO orders VALUES (1, 'one'), (2, 'two'), (3, NULL)")
+    return empty_shop
 
 
 def test_a_run_with_nothing_to_do_starts_no_job_and_leaves_the_state_as_one_would(

@@ -12,10 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -38,30 +37,18 @@ from airflow_cdc_provider.views.status import PipelineStatus, status
 from tests.pipeline.conftest import FILE, Shop
 from tests.pipeline.noted_log import Rows, Writer, all_rows, written_meanwhile
 from tests.pipeline.synced_shops import options
-from tests.servers.given import SqlServer
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def shop(
-    request: pytest.FixtureRequest,
-    mysql_sink: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
-) -> Iterator[Shop]:
-    server = request.getfixturevalue(f"{request.param}_server")
-    source, sink = fresh_database(server), fresh_database(mysql_sink)
-    path = tmp_path / "shop.yaml"
-    environment = {"SHOP_DSN": server.dsn(), "DR_DSN": mysql_sink.dsn()}
-    with ExitStack() as stack:
-        made = Shop(server, mysql_sink, source, sink, path, environment, stack)
-        made.at_source("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))")
-        made.at_source(
-            "CREATE TABLE moves (id INT AUTO_INCREMENT PRIMARY KEY, at BIGINT, UNIQUE (at))"
-        )
-        values = ", ".join(f"({number}, 'first')" for number in range(1, 400))
-        made.at_source(f"INSERT INTO orders VALUES {values}")
-        write_file(made, "mode: bounded")
-        yield made
+@pytest.fixture
+def shop(empty_shop: Shop) -> Shop:
+    empty_shop.at_source("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))")
+    empty_shop.at_source(
+        "CREATE TABLE moves (id INT AUTO_INCREMENT PRIMARY KEY, at BIGINT, UNIQUE (at))"
+    )
+    values = ", ".join(f"({number}, 'first')" for number in range(1, 400))
+    empty_shop.at_source(f"INSERT INTO orders VALUES {values}")
+    write_file(empty_shop, "mode: bounded")
+    return empty_shop
 
 
 @pytest.fixture
@@ -232,7 +219,7 @@ def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time_also_if_it_is_ki
             offered(source, FindsStops).stop_place(stop, stream.reach, log.now())
 
 
-@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+@pytest.mark.parametrize("empty_shop", ["mysql"], indirect=True)
 def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     shop: Shop, writer: Writer
 ) -> None:
@@ -285,7 +272,7 @@ def test_a_stop_that_cannot_be_kept_is_refused_with_what_to_write(
     assert status_of(shop).summary == "ended"
 
 
-@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("empty_shop", ["mariadb"], indirect=True)
 def test_a_snapshot_alone_has_each_split_as_of_its_own_high_watermark(
     shop: Shop, writer: Writer
 ) -> None:
@@ -322,7 +309,7 @@ def test_a_snapshot_alone_has_each_split_as_of_its_own_high_watermark(
         ran(shop)
 
 
-@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+@pytest.mark.parametrize("empty_shop", ["mysql"], indirect=True)
 @pytest.mark.parametrize("stream", ["stop: consistent", "mode: snapshot_only"])
 def test_a_change_log_ends_too_and_gets_no_more(shop: Shop, writer: Writer, stream: str) -> None:
     write_file(shop, stream)

@@ -12,10 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -40,29 +39,17 @@ from airflow_cdc_provider.views.status import PipelineStatus, status
 from tests.pipeline.conftest import FILE, Shop
 from tests.pipeline.noted_log import Noted, Rows, Writer, all_rows, written_meanwhile
 from tests.pipeline.synced_shops import synced
-from tests.servers.given import SqlServer
 from tests.systems.changelog.world import events_in
 
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))"
 MOVES = "CREATE TABLE moves (id INT AUTO_INCREMENT PRIMARY KEY, at BIGINT, UNIQUE (at))"
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def shop(
-    request: pytest.FixtureRequest,
-    mysql_sink: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    tmp_path: Path,
-) -> Iterator[Shop]:
-    server = request.getfixturevalue(f"{request.param}_server")
-    source, sink = fresh_database(server), fresh_database(mysql_sink)
-    environment = {"SHOP_DSN": server.dsn(), "DR_DSN": mysql_sink.dsn()}
-    path = tmp_path / "shop.yaml"
-    with ExitStack() as stack:
-        made = Shop(server, mysql_sink, source, sink, path, environment, stack)
-        for sql in (ORDERS, MOVES, "INSERT INTO orders VALUES (1, 'first'), (400, 'first')"):
-            made.at_source(sql)
-        yield made
+@pytest.fixture
+def shop(empty_shop: Shop) -> Shop:
+    for sql in (ORDERS, MOVES, "INSERT INTO orders VALUES (1, 'first'), (400, 'first')"):
+        empty_shop.at_source(sql)
+    return empty_shop
 
 
 @pytest.fixture
@@ -300,7 +287,7 @@ def test_log_of_another_definition_stops_its_table_with_the_place(
     assert shop.sink_rows("SELECT * FROM orders") == []
 
 
-@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+@pytest.mark.parametrize("empty_shop", ["mysql"], indirect=True)
 def test_a_statement_before_the_plan_stops_its_table_until_its_rows_are_read(
     shop: Shop, writer: Writer
 ) -> None:
@@ -322,7 +309,7 @@ def test_a_statement_before_the_plan_stops_its_table_until_its_rows_are_read(
     assert verify(shop.run(), tables=[TableId(shop.database, "moves")]).equal
 
 
-@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("empty_shop", ["mariadb"], indirect=True)
 def test_all_tables_that_are_reset_by_name_are_read_and_begin_nowhere_else(shop: Shop) -> None:
     shop.at_source("DROP TABLE moves")
     write_file(shop, "start: latest")
@@ -342,7 +329,7 @@ def test_all_tables_that_are_reset_by_name_are_read_and_begin_nowhere_else(shop:
     assert began_at(shop) == began
 
 
-@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+@pytest.mark.parametrize("empty_shop", ["mysql"], indirect=True)
 def test_a_start_that_the_log_does_not_have_is_refused_with_what_to_write(
     shop: Shop, writer: Writer
 ) -> None:
@@ -388,7 +375,7 @@ def test_a_start_that_the_log_does_not_have_is_refused_with_what_to_write(
         synced(shop)
 
 
-@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+@pytest.mark.parametrize("empty_shop", ["mysql"], indirect=True)
 def test_a_change_log_of_a_stretch_makes_the_rows_of_its_end_of_those_of_its_start(
     shop: Shop, writer: Writer
 ) -> None:
