@@ -107,12 +107,17 @@ def _server(
     """Give the server of a DSN or start one; its version goes into the terminal's summary."""
     versions = request.config.stash.setdefault(_VERSIONS, {})
     with ExitStack() as stack:
-        server = GivenServer.from_environment(variable) or stack.enter_context(kind())
+        server: SqlServer | None = GivenServer.from_environment(variable)
+        if server is None:
+            server = stack.enter_context(kind())
+            request.config.stash.setdefault(_SHARED, []).append(server)
         versions[request.fixturename or variable] = server.version
         yield server
 
 
 _VERSIONS = pytest.StashKey[dict[str, str]]()
+_SHARED = pytest.StashKey[list[SqlServer]]()
+_LOG_BYTES = 24 << 20
 _WORKER_BYTES = 6 << 30  # three servers, Airflow, and the JVMs of two Sparks
 
 
@@ -188,17 +193,30 @@ def postgres_database(postgres_server: SqlDatabase) -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh_database() -> Iterator[Callable[[SqlServer], str]]:
+def fresh_database(request: pytest.FixtureRequest) -> Iterator[Callable[[SqlServer], str]]:
     """Make a database of a new name on a server; it is dropped after the test."""
     with ExitStack() as stack:
 
         def create(server: SqlServer) -> str:
+            if server in request.config.stash.get(_SHARED, []):
+                _shorten_log(server)
             name = f"t{next(_database_numbers)}_{secrets.token_hex(3)}"
             server.execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
             stack.callback(_drop_database, server, name)
             return name
 
         yield create
+
+
+def _shorten_log(server: SqlServer) -> None:
+    """Let a server drop log that many tests wrote; its last file is kept for who still reads it.
+
+    What a test's own pipeline has to read is then little, wherever it stands among the tests.
+    """
+    files = server.execute("SHOW BINARY LOGS")
+    if sum(int(str(row[1])) for row in files) > _LOG_BYTES:
+        server.execute("FLUSH BINARY LOGS")
+        server.execute(f"PURGE BINARY LOGS TO '{files[-1][0]}'")
 
 
 def _drop_database(server: SqlServer, name: str) -> None:

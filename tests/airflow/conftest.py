@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
+from tests.pipeline.conftest import empty_shop  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
