@@ -111,6 +111,9 @@ class JoinLedger(Protocol):
     def store_joined(self, request: str, joined: JoinedSplit, freed: Sequence[pa.Table]) -> None:
         """Store a split as joined, with the keys of rows deleted for it, and count its rows."""
 
+    def store_read(self, table: TableId, slots: Sequence[Slot]) -> None:
+        """Store that all rows of a table are in the sink; `slots` are the stream's, held."""
+
     def claim(self) -> None:
         """Refuse an older owner, as the last act before the commit."""
 
@@ -330,6 +333,9 @@ class StreamJoinSink:
             freed, left = self._replace_guarded(self._guard, joining, rows, again=again)
         joined = JoinedSplit(joining.split, rows.rows.rows, position, left)
         self._ledger.store_joined(joining.request, joined, freed)
+        if not self._rows.plan_of(joining.split.table).schema.has_key:
+            # until here the stream has left its changes out, from here on none may be
+            self._ledger.store_read(joining.split.table, slots)
         self._ledger.claim()
         return position
 

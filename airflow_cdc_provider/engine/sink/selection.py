@@ -276,6 +276,8 @@ class Selection:
             progress = stream.progress_of(changes.table)
             if progress is None:
                 continue  # it is being read again; its hand-off brings the stream back here
+            if progress.is_unread and self._is_keyless(changes.table):
+                continue  # what they change is not there yet; its rows come with them
             kept = self._owned(changes, progress, position, behind=behind)
             if not len(kept):
                 continue
@@ -284,6 +286,11 @@ class Selection:
             if len(kept):  # none of those that were may be left by the shape's filter
                 parts.append((plan, kept))
         return parts
+
+    def _is_keyless(self, table: TableId) -> bool:
+        """Tell whether a table has no key in the plan: its changes need the rows that they name."""
+        plan = self.captured.plans.get(table)
+        return plan is not None and not plan.schema.has_key
 
     def _owned(
         self, changes: TableChanges, progress: TableProgress, position: LogPosition, *, behind: bool

@@ -267,6 +267,9 @@ class NodeJoinLedger:
         place = (request, joined.split.table, joined.split.number)
         self._session.at_commit(lambda: self._ledger.joined.update({place: (joined, (*freed,))}))
 
+    def store_read(self, table: TableId, slots: Sequence[Slot]) -> None:
+        raise NotImplementedError
+
     def claim(self) -> None:
         self._session.step()
 

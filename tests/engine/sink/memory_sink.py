@@ -37,6 +37,7 @@ from airflow_cdc_provider.engine.ledger.records import (
     ChangesCounted,
     PlanBegun,
     Record,
+    SlotsRewritten,
     SplitPublished,
     TableStopped,
 )
@@ -596,6 +597,10 @@ class MemoryJoinLedger:
             return counted(content, split.table, count, NO_ROWS, joined.position)
 
         self.session.note(act)
+
+    def store_read(self, table: TableId, slots: Sequence[Slot]) -> None:
+        read = SlotsRewritten(tuple(slot.stream.read({table}) for slot in slots))
+        self.session.note(partial(_with_record, read))
 
     def claim(self) -> None:
         self.session.require_owner(self.by)

@@ -30,7 +30,11 @@ from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_from_text, keys_to_text
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal, slot_rows
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    position_literal,
+    rewrite_splits,
+    slot_rows,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,6 +159,10 @@ class MySqlJoinLedger:
         )
         counted = {split.table: max(joined.rows, 1)}
         change_counts.count_changes(self._session, self._owner, counted, joined.position)
+
+    def store_read(self, table: TableId, slots: Sequence[Slot]) -> None:
+        """Store that all rows of a table are in the sink; `slots` are the stream's, held."""
+        rewrite_splits(self._session, self._owner, [slot.stream.read({table}) for slot in slots])
 
     def claim(self) -> None:
         """Refuse an older owner, as the last statement before the commit."""

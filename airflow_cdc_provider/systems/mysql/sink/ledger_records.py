@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import assert_never
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.records import (
     ApartKept,
     ChangeBegun,
@@ -42,8 +41,8 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     keep_apart,
     moved_to,
     position_literal,
+    rewrite_splits,
 )
-from airflow_cdc_provider.systems.mysql.sink.stored_splits import delete_unused_splits, store_split
 
 _ROWS_A_STATEMENT = 1000
 _OF_A_PLAN = (
@@ -103,9 +102,7 @@ class RecordWriter:
                 self._delete("stream")
                 insert_slot(self._session, self._owner, stream)
             case SlotsRewritten(stored):
-                for slot, split in enumerate(stored):
-                    self._set_slots(f"split = {self._stored(split)}", f" AND slot = {slot}")
-                delete_unused_splits(self._session, self._owner)
+                rewrite_splits(self._session, self._owner, stored)
             case PositionSet(position):
                 self._set_slots(
                     f"position = {position_literal(position)}, "
@@ -146,10 +143,6 @@ class RecordWriter:
                 stopped_rows.forget(self._session, self._owner, table)
             case _:
                 assert_never(record)
-
-    def _stored(self, split: StreamSplit) -> str:
-        """Store a stream split; return its name as an SQL literal."""
-        return store_split(self._session, self._owner, split)
 
     def _set_pipeline(self, assignment: str) -> None:
         """Change the pipeline's own row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from airflow_cdc_provider.core.codec import (
     apart_from_json,
@@ -21,7 +22,11 @@ from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, store_split
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import (
+    delete_unused_splits,
+    split_named,
+    store_split,
+)
 
 
 def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[Slot]:
@@ -78,6 +83,16 @@ def insert_slot(
         f"{owner.generation}, {position_literal(stream.start)}, "
         f"{store_split(session, owner, stream)}, {NOW_US})"
     )
+
+
+def rewrite_splits(session: SinkSession, owner: Owner, splits: Sequence[StreamSplit]) -> None:
+    """Store another stream split for each writer slot, in order from slot 0."""
+    for slot, split in enumerate(splits):
+        session.execute(
+            f"UPDATE {LEDGER}.stream SET split = {store_split(session, owner, split)} "
+            f"WHERE {pipeline_is(owner.pipeline)} AND slot = {slot}"
+        )
+    delete_unused_splits(session, owner)
 
 
 def keep_apart(
