@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row
@@ -24,6 +25,7 @@ from airflow_cdc_provider.core.records import (
     PlanOrigin,
     SplitState,
     StreamState,
+    TablePlan,
     TableState,
 )
 from airflow_cdc_provider.core.schema_codec import plan_from_json
@@ -72,10 +74,16 @@ def plan_values(origin: PlanOrigin, not_copied: Iterable[TableId] = ()) -> Value
     return {"origin": dumps(asdict(origin)), "not_copied": dumps(names)}
 
 
+@lru_cache(maxsize=4096)
+def _plan_of(text: str) -> TablePlan:
+    """Read a table's plan from its JSON in `cdc_table`; it is read far more often than changed."""
+    return plan_from_json(json.loads(text), _type_of_before_kinds)
+
+
 def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
     """Make a table's state from a row of `cdc_table`; `counts` are sums over its splits."""
     return TableState(
-        plan=plan_from_json(json.loads(row.plan), _type_of_before_kinds),
+        plan=_plan_of(row.plan),
         phase=TablePhase(row.phase),
         splits_planned=counts.get("planned", 0),
         planning_done=bool(row.planning_done),
