@@ -12,7 +12,7 @@ from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTable
 from airflow_cdc_provider.core.findings import PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.core.table_patterns import ALL_TABLES
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.steps.checking import check
@@ -179,7 +179,7 @@ def test_patterns_take_up_neither_a_ledger_nor_the_servers_own_tables(
     assert "airflow*.*" in {each.pattern for each in seen.waiting_patterns}
     assert beside_a_ledger in {plan.schema.table.database for plan in seen.plans}
     with closing(connect(Endpoint.parse(shop.sink.dsn()), purpose="test")) as connection:
-        picked = picked_tables(connection, read_capabilities(connection), [TablePattern("*", "*")])
+        picked = picked_tables(connection, read_capabilities(connection), [ALL_TABLES])
     databases = {fact.table.database for fact in picked}
     assert beside_a_ledger in databases
     assert databases & {"airflow_cdc", "mysql", "sys", "information_schema"} == set()

@@ -42,6 +42,7 @@ from airflow_cdc_provider.core.schema_changes import (
 )
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.definitions import difference_between, redefined, way_back
 from airflow_cdc_provider.engine.job import Job
@@ -439,26 +440,13 @@ class SchemaChanges:
         """Return why preflight would refuse the table as it is now, empty if it would not."""
         source, table = self._job.source(), plan.schema.table
         with source.catalogue() as catalogue:
-            picked = catalogue.picked([_Just(table.database, table.table)])
+            picked = catalogue.picked([TablePattern.of(table)])
         question = PreflightQuestion((plan,), picked, is_snapshot_done=True)
         return "; ".join(
             f"{finding.observed}: {finding.why}"
             for finding in source.preflight(question).findings
             if finding.level is Level.BLOCK and finding.subject.startswith(str(table))
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Just:
-    """A pattern that picks exactly one table."""
-
-    database: str
-    table: str
-
-    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        """Tell whether this is the table."""
-        del ignore_case  # it is named as the catalogue does
-        return (self.database, self.table) == (table.database, table.table)
 
 
 def _only_truncates(found: Difference, said: _Statements) -> bool:

@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.file.table_choice import name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
 
@@ -61,7 +62,7 @@ def require_unchanged(
     alone = follows_file(run) and len(stored) > 1
     way_out = _REMOVE if len(stored) > 1 else ""
     found = list(_routes(run.loaded, kept, origin, alone=alone, way_out=way_out))
-    found += _shapes(run.loaded, plans, alone=alone)
+    found += _shapes(run.loaded, plans, origin, alone=alone)
     found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
         handed_off = run.store.is_handed_off(run.name)
@@ -163,13 +164,18 @@ def _routes(
             yield path, what, f"{fix}write the former route, {way}; the rows in {sink} stay"
 
 
-def _shapes(loaded: LoadedPipeline, plans: Sequence[TablePlan], *, alone: bool) -> Iterator[Found]:
+def _shapes(
+    loaded: LoadedPipeline, plans: Sequence[TablePlan], origin: PlanOrigin | None, *, alone: bool
+) -> Iterator[Found]:
     """Yield tables that the file has other columns for than their rows were copied by."""
+    model, folds = loaded.model, _folds(origin)
     for plan in plans:
         table = plan.schema.table
-        if loaded.model.shape_of(table).is_same_for(plan.schema, plan.shape):
+        shapes = (model.shape_of(table, ignore_case=fold) for fold in folds)
+        if any(shape.is_same_for(plan.schema, plan.shape) for shape in shapes):
             continue
-        path: Path = ("tables", str(table)) if str(table) in loaded.model.tables else ("tables",)
+        name = name_in(model.tables, table, ignore_case=folds[-1])
+        path: Path = ("tables",) if name is None else ("tables", name)
         what = f"the rows and columns of {table} are others now than those that were copied"
         way = f"or `reset` it with --table {table}: only that is read again" if alone else RESET
         yield path, what, f"write what was there before, {way}"

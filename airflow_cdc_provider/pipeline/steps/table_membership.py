@@ -226,7 +226,7 @@ def _was_removed(run: Run, table: TableId) -> bool:
     """Tell whether an event says that the table was removed."""
     told = (event.text for event in run.store.events(run.name, _EVENTS_READ))
     removed = (text.removeprefix(_REMOVED) for text in told if text.startswith(_REMOVED))
-    return any(str(table) in names.split(", ") for names in removed)
+    return any(f", {table}, " in f", {names}, " for names in removed)
 
 
 def _drop(
