@@ -27,6 +27,7 @@ _PATTERN = re.compile(
     rf"(?P<quoted>{QUOTED})|(?P<regex>{REGEX})|(?P<plain>(?![/]){_PLAIN})", re.DOTALL
 )
 _GROUP = re.compile(r"\{([0-9]+)\}")
+_GAP = re.compile(rf"\*|{_GROUP.pattern}")
 
 
 class NameKind(StrEnum):
@@ -38,7 +39,10 @@ class NameKind(StrEnum):
     """It has stars."""
     REGEX = "regex"
     FILLED = "filled"
-    """On the right of a route: `{1}` is the first group of the regular expressions on the left."""
+    """On the right of a route: `{1}` is the first group of the regular expressions on the left.
+
+    It may have a star as well.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ class NamePattern:
     @property
     def stars(self) -> int:
         """Return how many stars it has."""
-        return self.text.count("*") if self.kind is NameKind.GLOB else 0
+        has_any = self.kind in (NameKind.GLOB, NameKind.FILLED)
+        return self.text.count("*") if has_any else 0
 
     @property
     def groups(self) -> int:
@@ -89,7 +94,7 @@ class NamePattern:
     def filled(self, stars: tuple[str, ...], groups: tuple[str, ...]) -> str:
         """Return the name that it is with these texts in the place of its star or its groups."""
         if self.kind is NameKind.FILLED:
-            return _GROUP.sub(lambda found: groups[int(found[1]) - 1], self.text)
+            return _GAP.sub(lambda f: groups[int(f[1]) - 1] if f[1] else stars[0], self.text)
         return self.text.replace("*", stars[0]) if self.stars else self.text
 
     def __str__(self) -> str:
@@ -110,7 +115,7 @@ def _compiled(pattern: NamePattern, ignore_case: bool) -> re.Pattern[str]:  # no
         case NameKind.GLOB:
             text = "(.*)".join(map(re.escape, pattern.text.split("*")))
         case NameKind.FILLED:
-            text = "(.*)".join(map(re.escape, _GROUP.split(pattern.text)[::2]))
+            text = "(.*)".join(map(re.escape, _GAP.split(pattern.text)[::2]))
         case _:
             text = re.escape(pattern.text)
     return re.compile(text, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
