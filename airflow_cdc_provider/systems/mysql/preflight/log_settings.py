@@ -127,12 +127,13 @@ def written_log_findings(
 
 def name_findings(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     """Yield a finding if the log may spell a table's name otherwise than the catalogue does."""
-    if capabilities.setting("lower_case_table_names", default="0") not in ("0", "1"):
+    kept = capabilities.setting("lower_case_table_names", default="0")
+    if kept not in ("0", "1"):
         yield Finding(
             Code.SOURCE_LOWER_CASE_TABLE_NAMES,
             Level.BLOCK,
             subject,
-            "lower_case_table_names = 2",
+            f"lower_case_table_names = {kept}",
             "lower_case_table_names = 0 or 1",
             "names are kept as they were written and compared without case: changes of a table "
             "that the log spells otherwise would be taken for another table's",
