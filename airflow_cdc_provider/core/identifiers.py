@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.name_patterns import quoted, read_names, spelt
@@ -37,6 +38,11 @@ class TableId:
 
     def __str__(self) -> str:
         return f"{spelt(self.database)}.{spelt(self.table)}"
+
+
+def table_option(table: TableId | str) -> str:
+    """Return the option of a command that names a table, as a shell takes it."""
+    return f"--table {shlex.quote(str(table))}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

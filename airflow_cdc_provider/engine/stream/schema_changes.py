@@ -29,7 +29,7 @@ from airflow_cdc_provider.columns.source_port import (
 )
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
 from airflow_cdc_provider.core.findings import Level
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import (
@@ -332,7 +332,8 @@ class SchemaChanges:
             raise _stopped(stopped_by, why, table).with_remedy(COPY_ANEW)
         if why := self._refused(after) or why_not_passed(sink, after):
             raise _stopped(stopped_by, why, table).with_remedy(
-                f"make the same change at the other node, then `resume` it with --table {table}"
+                "make the same change at the other node, then `resume` it with "
+                f"{table_option(table)}"
             )
         return SchemaChange(plan, after, Difference(), said.through, said.found[0].sql[:300])
 
@@ -475,5 +476,5 @@ def _not_taken(table: TableId, why: str) -> TableChangedError:
         f"{table}: {why}",
         where=f"definition of {table}",
         risk="none: nothing was changed, and it stays as it is at the sink",
-        remedy=f"mend it at the source, or `reset` it with --table {table}",
+        remedy=f"mend it at the source, or `reset` it with {table_option(table)}",
     ).about(table)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
@@ -37,7 +37,7 @@ Copied = tuple[TableId, TableId]
 _ANOTHER_NAME = "if this is another pipeline, give it another name; else "
 """Only the sink's ledger knows the plan: it may be one of the same name, from elsewhere."""
 _NO_RULES: dict[str, Any] = {"winner": "", "column": "", "rules": (), "stops": False}
-_REMOVE = "or `remove` it with --table {table}: the others keep what was read of them; "
+_REMOVE = "or `remove` it with {option}: the others keep what was read of them; "
 RESET = "or `reset`: the next run then reads all tables again, as the file says now"
 
 
@@ -151,16 +151,14 @@ def _routes(
         if not _picks(loaded, source, folds):
             path = _where_dropped(loaded, source, ignore_case=folds[-1])
             what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
-            way = f"{way_out.format(table=source)}{RESET}"
+            way = f"{way_out.format(option=table_option(source))}{RESET}"
             yield path, what, f"{fix}pick it again, {way}; the rows in {sink} stay"
             continue
         targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
         if sink not in targets:
             path = ("sink", "route") if model.sink.route else ("sink",)
             what = f"{source} goes to {targets[0]} now, and the plan copies it to {sink}"
-            way = (
-                f"or `reset` it with --table {source}: only that is read again" if alone else RESET
-            )
+            way = _alone(source) if alone else RESET
             yield path, what, f"{fix}write the former route, {way}; the rows in {sink} stay"
 
 
@@ -177,8 +175,13 @@ def _shapes(
         name = name_in(model.tables, table, ignore_case=folds[-1])
         path: Path = ("tables",) if name is None else ("tables", name)
         what = f"the rows and columns of {table} are others now than those that were copied"
-        way = f"or `reset` it with --table {table}: only that is read again" if alone else RESET
+        way = _alone(table) if alone else RESET
         yield path, what, f"write what was there before, {way}"
+
+
+def _alone(table: TableId) -> str:
+    """Return how one table alone begins again."""
+    return f"or `reset` it with {table_option(table)}: only that is read again"
 
 
 def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:
