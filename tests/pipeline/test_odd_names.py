@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,8 @@ from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
+from tests.servers.given import SqlServer
+from tests.servers.throwaway import MariaDbServer
 
 NAMES = (
     "a.b",
@@ -41,6 +45,19 @@ sink:
     {routed}: "{target}.`to {{1}} *`"
 tables:
   {masked}: {{columns: {{mask: {{v: {{fixed: "***"}}}}}}}}
+"""
+
+FOLDED = """\
+pipeline: {name}
+source:
+  dsn_env: SHOP_DSN
+  tables: ["/SHOP/./Orders|ITEMS/", "Shop.L*"]
+  exclude: ["SHOP.LAST"]
+sink:
+  dsn_env: DR_DSN
+  route: {{"SHOP./(?:I).*/": "{target}.shop_items", "Shop.*": "{target}.*"}}
+tables:
+  SHOP.Orders: {{columns: {{mask: {{v: {{fixed: "***"}}}}}}}}
 """
 
 
@@ -91,6 +108,35 @@ def odd(empty_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[OddShop]:
     made = OddShop(empty_shop)
     yield made
     empty_shop.source.execute(f"DROP DATABASE {quote_identifier(made.database)}")
+
+
+@pytest.mark.mariadb
+def test_a_file_spells_names_in_any_case_where_the_source_folds_them(
+    mysql_sink: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(small_work, "_log_left", lambda _: "all")
+    target, path = fresh_database(mysql_sink), tmp_path / "shop.yaml"
+    path.write_text(FOLDED.format(name=f"p_{target}", target=target))
+    with MariaDbServer({"lower_case_table_names": 1}) as server, ExitStack() as stack:
+        dsns = {"SHOP_DSN": server.dsn(), "DR_DSN": mysql_sink.dsn()}
+        shop = Shop(server, mysql_sink, "Shop", target, path, dsns, stack)
+        server.execute("CREATE DATABASE Shop")
+        for name in ("Orders", "Items", "Last"):
+            shop.at_source(f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20))")
+            shop.at_source(f"INSERT INTO SHOP.{name} VALUES (1, 'a')")
+        catch_up(shop)
+        shop.at_source("INSERT INTO ORDERS VALUES (2, 'b')")
+        shop.at_source("ALTER TABLE Shop.ITEMS ADD COLUMN n INT DEFAULT 3")
+        shop.at_source("UPDATE iTems SET v = 'c'")
+        run = catch_up(shop)
+        copied = {str(state.table) for state in run.store.tables(run.name)}
+        assert copied == {"shop.orders", "shop.items"}
+        assert all(each.equal for each in verify(shop.run(), settle_s=5).tables)
+    assert shop.sink_rows("SELECT * FROM orders ORDER BY id") == [(1, "***"), (2, "***")]
+    assert shop.sink_rows("SELECT * FROM shop_items") == [(1, "c", 3)]
 
 
 def test_tables_of_any_name_are_copied_followed_read_again_and_compared(odd: OddShop) -> None:
