@@ -100,10 +100,10 @@ class NamePattern:
     def __str__(self) -> str:
         if self.kind is NameKind.REGEX:
             return f"/{self.text}/"
-        is_read_otherwise = self.is_exact and (
-            "*" in self.text or self.text.startswith("/") or _GROUP.search(self.text)
-        )
-        return quoted(self.text) if is_read_otherwise else spelt(self.text)
+        if not self.is_exact:
+            return self.text.replace(".", "..")
+        means_more = "*" in self.text or self.text.startswith("/") or _GROUP.search(self.text)
+        return quoted(self.text) if means_more else spelt(self.text)
 
 
 @lru_cache(maxsize=1024)
@@ -188,4 +188,9 @@ def _pattern(found: re.Match[str], *, is_target: bool) -> NamePattern:
         return NamePattern.literal(name)
     if is_target and _GROUP.search(name):
         return NamePattern(NameKind.FILLED, name)
-    return NamePattern(NameKind.GLOB if "*" in name else NameKind.LITERAL, name)
+    if "*" not in name:
+        return NamePattern.literal(name)
+    if name.startswith(".") or name.endswith("."):
+        # beside the dot between two names it could not be told whose it is
+        raise ValueError(f"{name!r} has a * and a dot at its end: write it as a regular expression")
+    return NamePattern(NameKind.GLOB, name)

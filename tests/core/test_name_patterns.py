@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import example, given
+from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_patterns import (
@@ -34,6 +35,18 @@ def test_a_tables_own_pattern_picks_it_alone(table: TableId, other: TableId) -> 
     pattern = TablePattern.parse(str(TablePattern.of(table)))
     assert (pattern.exact, pattern.matches(table)) == (table, True)
     assert pattern.matches(other) is (table == other)
+
+
+@given(st.text(st.sampled_from("ab*./`\\{1}|( '"), max_size=14))
+@example("`db`.a..tmp*")
+@example("`db`...tmp*")
+@example("a./b\\/c*/")
+def test_every_pattern_is_read_back_from_how_it_is_shown(text: str) -> None:
+    try:
+        pattern = TablePattern.parse(text)
+    except WrongValueError:
+        return
+    assert TablePattern.parse(str(pattern)) == pattern
 
 
 @pytest.mark.parametrize(
@@ -94,6 +107,8 @@ def test_case_counts_in_a_regular_expression_unless_the_server_folds_it() -> Non
         ("`shop`*.orders", "behind the end"),
         ("shop.`orders", "no name begins"),
         ("//.orders", "no name begins"),
+        ("`shop`...tmp*", "write it as a regular expression"),
+        ("shop.*..", "write it as a regular expression"),
         (f"shop.{'x' * 65}", "more than 64"),
     ],
 )
