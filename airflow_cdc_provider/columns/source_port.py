@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.markers import EdgeOrigins
+from airflow_cdc_provider.core.name_patterns import NamePattern
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import RowFilter
@@ -49,13 +50,14 @@ if TYPE_CHECKING:
 
 
 class Pattern(Protocol):
-    """Picks tables by database and name, each with any number of `*`."""
+    """Picks tables by database and name."""
 
     @property
-    def database(self) -> str: ...
+    def is_exact(self) -> bool:
+        """Tell whether it picks one table only."""
 
     @property
-    def table(self) -> str: ...
+    def database(self) -> NamePattern: ...
 
     def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether the pattern picks `table`."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
+
+from airflow_cdc_provider.core.name_patterns import quoted, read_names, spelt
 
 LEDGER_DATABASE = "airflow_cdc"
 """Where pipelines that copy to a server keep their progress: never tables to be copied."""
@@ -20,15 +23,26 @@ class TableId:
 
     @classmethod
     def parse(cls, text: str) -> TableId:
-        """Read `database.table`; a dot inside a name is written doubled."""
-        parts = text.replace("..", "\0").split(".")
-        if len(parts) != 2 or not all(parts):
-            raise ValueError(f"expected 'database.table', got {text!r}")
-        database, table = (part.replace("\0", ".") for part in parts)
+        """Read `database.table`; `ValueError` if it is not that.
+
+        A dot inside a name is doubled, or the name is in backticks: see `core.name_patterns`.
+        """
+        try:
+            database, table = read_names(text)
+        except ValueError:
+            raise ValueError(
+                f"expected 'database.table', got {text!r}; a name with a dot in it is written in "
+                "backticks"
+            ) from None
         return cls(database, table)
 
     def __str__(self) -> str:
-        return ".".join(name.replace(".", "..") for name in (self.database, self.table))
+        return f"{spelt(self.database)}.{spelt(self.table)}"
+
+
+def table_option(table: TableId | str) -> str:
+    """Return the option of a command that names a table, as a shell takes it."""
+    return f"--table {shlex.quote(str(table))}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,7 +66,7 @@ def quote_identifier(name: str) -> str:
     """Quote one SQL identifier for MySQL and MariaDB."""
     if not name or "\0" in name:
         raise ValueError(f"not an identifier: {name!r}")
-    return "`" + name.replace("`", "``") + "`"
+    return quoted(name)
 
 
 def quote_table(table: TableId) -> str:

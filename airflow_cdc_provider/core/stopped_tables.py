@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.errors import CdcError, RetryableError, SplitOutdatedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
@@ -38,13 +38,13 @@ class StoppedTable:
         return not self.error
 
 
-def with_way_back(stored: StoredError, table: object) -> CdcError:
+def with_way_back(stored: StoredError, table: TableId | str) -> CdcError:
     """Return the error of an isolated table, with the command that brings it back."""
     error = stored.read()
     risk = error.risk or "its rows stand still at the sink until it comes back"
     remedy = error.remedy
     if not any(f"`{command}`" in remedy for command in ("resume", "reset", "run")):
-        back = f"`resume` with --table {table}"
+        back = f"`resume` with {table_option(table)}"
         remedy = f"{remedy}; then {back}" if remedy else back
     return type(error)(error.what, error.where, risk, remedy).about(*error.tables)
 

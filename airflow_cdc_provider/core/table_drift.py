@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.errors import SinkTableChangedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 
 _SHOWN_TABLES = 5
 WAY_BACK_OF_NODES = (
@@ -85,4 +85,4 @@ def _way_back_of_altered(tables: Sequence[TableId]) -> str:
 
 def _arguments(tables: Sequence[TableId]) -> str:
     """Return the arguments of a command that names tables."""
-    return " ".join(f"--table {table}" for table in tables)
+    return " ".join(table_option(table) for table in tables)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_patterns import TablePattern
 
 
 @dataclass(frozen=True, slots=True)
 class TablePicks:
     """Patterns `database.table` by which a pipeline picks tables; by default none.
 
-    A `*` stands for any characters. Names are compared without case: the source knows the exact
-    name.
+    Names are compared without case: the source knows the exact name.
     """
 
     include: tuple[str, ...] = ()
@@ -46,20 +45,15 @@ def is_new_table_event(event: str) -> bool:
 
 def _fits(table: TableId, patterns: Iterable[str]) -> bool:
     """Tell whether any pattern fits the table."""
-    pairs = (TableId.parse(pattern) for pattern in patterns)
-    return any(
-        _matches(pair.database, table.database) and _matches(pair.table, table.table)
-        for pair in pairs
-    )
+    parsed = map(TablePattern.parse, patterns)
+    return any(pattern.matches(table, ignore_case=True) for pattern in parsed)
 
 
-def _matches(pattern: str, name: str) -> bool:
-    """Tell whether a pattern with `*` fits a name, ignoring case."""
-    parts = ".*".join(map(re.escape, pattern.split("*")))
-    return re.fullmatch(parts, name, re.DOTALL | re.IGNORECASE) is not None
+def in_file(table: TableId) -> str:
+    """Return a table's name as a pipeline file has it, in quotes."""
+    return json.dumps(str(TablePattern.of(table)), ensure_ascii=False)
 
 
 def exclude_line(tables: Iterable[TableId]) -> str:
     """Return the line of a pipeline file that excludes tables."""
-    names = ", ".join(json.dumps(str(table), ensure_ascii=False) for table in tables)
-    return f"exclude: [{names}]"
+    return f"exclude: [{', '.join(map(in_file, tables))}]"

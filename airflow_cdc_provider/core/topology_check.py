@@ -154,7 +154,7 @@ def _rules(each: EdgeFile, routes: Sequence[Route]) -> list[tuple[str, ConflictR
     single: list[tuple[str, ConflictRule]] = []
     patterns: list[tuple[str, ConflictRule]] = []
     for own in each.edge.rules:
-        named = sink_table(TableId(own.tables.database, own.tables.table), routes)
+        named = sink_table(TableId(own.tables.database.text, own.tables.table.text), routes)
         (single if own.tables.is_exact else patterns).append((str(named), own.rule))
     return [*sorted(single, key=str), *patterns]
 

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_patterns import Route, TablePattern, sink_table
+from airflow_cdc_provider.core.table_patterns import (
+    ALL_TABLES,
+    Route,
+    TablePattern,
+    sink_table,
+)
 from airflow_cdc_provider.core.topology import Topology
 
 Key = tuple[str | int, ...]
@@ -34,11 +39,11 @@ class TableScope:
 def _fits(pattern: TablePattern, table: TableId) -> bool:
     """Tell whether a pattern picks a table; most patterns are one table, compared as text."""
     if pattern.is_exact:
-        return (pattern.database, pattern.table) == (table.database, table.table)
+        return (pattern.database.text, pattern.table.text) == (table.database, table.table)
     return pattern.matches(table)
 
 
-ALL_TABLES = TableScope((TablePattern("*", "*"),))
+EVERY_TABLE = TableScope((ALL_TABLES,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class PipelineEnds:
     file: str
     source: ServerName = ServerName("")
     sink: ServerName = ServerName("")
-    tables: TableScope = ALL_TABLES
+    tables: TableScope = EVERY_TABLE
 
 
 @dataclass(frozen=True, slots=True)

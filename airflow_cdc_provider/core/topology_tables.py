@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.name_patterns import NamePattern
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.topology_edges import TableScope
 
@@ -93,8 +94,12 @@ def _filled(patterns: Sequence[TablePattern]) -> list[TableId]:
     return list(islice(pairs, MOST_NAMES))
 
 
-def _fillings(names: Sequence[str]) -> list[str]:
-    """Return texts for a star: a letter of no name, nothing, and what other names may be."""
+def _fillings(patterns: Sequence[NamePattern]) -> list[str]:
+    """Return texts for a star: a letter of no name, nothing, and what other names may be.
+
+    Of regular expressions none are made: they are compared by the names of the other patterns.
+    """
+    names = [each.text for each in patterns if each.is_exact or each.stars]
     used = "".join(names)
     letter = next((each for each in _LETTERS if each not in used.lower()), "\N{BULLET}")
     parts = [part for name in names for part in name.split("*") if part]
@@ -102,6 +107,10 @@ def _fillings(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([letter, *whole, *parts, ""]))
 
 
-def _with_stars(name: str, fillings: Iterable[str]) -> Iterable[str]:
-    """Return a name with its stars filled in each way."""
-    return [name.replace("*", each) for each in fillings] if "*" in name else [name]
+def _with_stars(pattern: NamePattern, fillings: Iterable[str]) -> Iterable[str]:
+    """Return names that a pattern fits: with its stars filled in each way."""
+    if pattern.is_exact:
+        return [pattern.text]
+    if pattern.stars:
+        return [pattern.text.replace("*", each) for each in fillings]
+    return [each for each in fillings if pattern.fit(each) is not None]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_cdc_provider.columns.source_port import FollowsDefinitions
 from airflow_cdc_provider.core.errors import TableChangedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.shape_changes import (
@@ -61,7 +61,7 @@ def way_back(table: TableId) -> str:
     """Return what to do about a table whose columns are not what the pipeline says of them."""
     return (
         "say in the pipeline file what its columns are to be now, drop its table at the sink or "
-        f"make it fit, then `reset` it with --table {table} and run: only that is read again"
+        f"make it fit, then `reset` it with {table_option(table)} and run: only that is read again"
     )
 
 

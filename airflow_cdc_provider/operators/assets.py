@@ -48,9 +48,7 @@ def tables_alias(model: PipelineFile) -> AssetAlias:
 def outlets_of(model: PipelineFile) -> list[Asset | AssetAlias]:
     """Return the outlets of tasks that announce the pipeline's tables."""
     source = model.source
-    exact = [
-        TableId(pattern.database, pattern.table) for pattern in source.patterns if pattern.is_exact
-    ]
+    exact = [table for pattern in source.patterns if (table := pattern.exact) is not None]
     named = [sink_table(table, model.sink.routes) for table in exact if model.picks(table)]
     assets: list[Asset | AssetAlias] = [table_asset(model, table) for table in dict.fromkeys(named)]
     if len(exact) < len(source.patterns):

@@ -142,7 +142,9 @@ class Parts:
         """Return the tables that the file names without a star."""
         if self.model is None:
             return self.names_of_tables
-        return tuple(str(pattern) for pattern in self.model.source.patterns if pattern.is_exact)
+        return tuple(
+            str(exact) for p in self.model.source.patterns if (exact := p.exact) is not None
+        )
 
 
 def new_dag(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId, table_option
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.requests import scope_to_json
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
@@ -75,7 +75,7 @@ def come_back_text(tables: Sequence[str], *, file: str = "FILE") -> str:
     """Explain how isolated tables come back to the stream, in Airflow."""
     named, more = tables[:_MOST_NAMED], len(tables) - _MOST_NAMED
     names = ", ".join(named) + (f" and {more} more" if more > 0 else "")
-    options = "".join(f" --table {table}" for table in named)
+    options = "".join(f" {table_option(table)}" for table in named)
     way = way_in_airflow(f"`resume`{options}", file=file)
     them = "it" if len(tables) == 1 else "them"
     return (

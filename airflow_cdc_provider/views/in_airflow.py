@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from airflow_cdc_provider.core.identifiers import table_option
+
 BUTTONS = ("pause", "resume", "restart", "throttle")
 """Of a pipeline, on the CDC page; single tables have a button of their own."""
 REQUEST_BUTTONS = ("approve", "cancel")
@@ -34,7 +36,8 @@ _OF_TABLES = frozenset({"pause", "resume", "add", "remove", "reset"})
 _KNOWN = frozenset((*BUTTONS, *REQUEST_BUTTONS, *DAGS, *ACTIONS, *LOOKS, *DECISIONS))
 _COMMAND = re.compile(r"`([a-z]+)(?: [^`]*)?`")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-_TABLE = re.compile(r"--table ([^\s.`]+\.[^\s:,;`]+)")
+_TABLE = re.compile(r"""--table ('[^']*'(?:"'"'[^']*')*|[^\s.'`]+\.[^\s:,;`]+)""")
+"""A name that a shell would not take as it is comes in quotes."""
 
 
 def way_in_airflow(
@@ -46,10 +49,13 @@ def way_in_airflow(
     it is all about, where the remedy may leave that out. DAGs are named after `pipeline` if given.
     """
     text = " ".join((remedy, *others))
-    named = dict.fromkeys(name for name in _COMMAND.findall(remedy) if name in _KNOWN)
+    commands = _COMMAND.findall(_TABLE.sub("--table", remedy))
+    named = dict.fromkeys(name for name in commands if name in _KNOWN)
     about_tables = "--table" in remedy or bool(table and _OF_TABLES.intersection(named))
-    found = dict.fromkeys(_TABLE.findall(remedy)) or ([table] if table and about_tables else ())
-    tables = "".join(f" --table {each}" for each in found)
+    found = [f"--table {each}" for each in dict.fromkeys(_TABLE.findall(remedy))]
+    if not found and table and about_tables:
+        found = [table_option(table)]
+    tables = "".join(f" {each}" for each in found)
     ways = [
         f"`{name}`: {_way(name, about_tables=about_tables, arguments=f'{file}{tables}')}"
         for name in named

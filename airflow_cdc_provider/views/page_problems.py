@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import NOT_ADDABLE
+from airflow_cdc_provider.core.identifiers import table_option
 from airflow_cdc_provider.core.overview import PipelineOverview
 from airflow_cdc_provider.views.error_facts import facts_of, remark, stopped_facts
 from airflow_cdc_provider.views.freshness import late_error
@@ -18,8 +19,8 @@ Form = dict[str, Any]
 REFUSED = "refused"
 """The field of a problem that ended the last try to begin."""
 TROUBLES_SHOWN = 20
-_RESUME = "`resume` with --table {table} brings it back"
-_ADD = "`add` with --table {table} copies it from now on"
+_RESUME = "`resume` with {option} brings it back"
+_ADD = "`add` with {option} copies it from now on"
 _RUN_AGAIN = "if it was killed, the next `run` goes on where it was"
 
 
@@ -84,7 +85,7 @@ def _of_tables(seen: PipelineOverview, name: str) -> Iterator[Form]:
             yield {"table": table, "level": "error", **facts}
     for table, error in troubles:
         if not error:
-            what, remedy = "a person paused it", _RESUME.format(table=table)
+            what, remedy = "a person paused it", _RESUME.format(option=table_option(table))
             yield remark(table, what, remedy, pipeline=name)
 
 
@@ -92,7 +93,8 @@ def _not_copied(seen: PipelineOverview, name: str) -> Iterator[Form]:
     """Yield a warning for each table that came after the plan, with what speaks against it."""
     refused = _not_addable(seen)
     for table in seen.not_copied[:TROUBLES_SHOWN]:
-        what, remedy = "it came after the plan and is not copied", _ADD.format(table=table)
+        what = "it came after the plan and is not copied"
+        remedy = _ADD.format(option=table_option(table))
         found = refused.get(table)
         if found is not None:
             what += f", and `add` would be refused: {found['observed']}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, table_option
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import TablePlan
@@ -251,11 +251,11 @@ def verify_lines(report: VerifyReport, *, reads_again: bool = True) -> list[str]
     for table in report.tables:
         lines += verdict_lines(table)
         if table.table in report.stopped:
-            lines.append(f"    a stream leaves it alone: resume --table {table.table}")
+            lines.append(f"    a stream leaves it alone: resume {table_option(table.table)}")
         elif not (reads_again or table.equal):
             lines.append("    correct by hand, at one of the nodes, the rows that differ")
         elif not table.equal:
-            lines.append(f"    to read it again: resync --table {table.table}")
+            lines.append(f"    to read it again: resync {table_option(table.table)}")
             if not table.unrepairable:
                 lines.append("    to read only what differs again: verify --repair")
     lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]

@@ -14,10 +14,10 @@ from airflow_cdc_provider.core.ports import SilentListener
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_facts import TableKind
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TypeKind
 from tests.behaviours.sink_world import Row, delete, insert, update
 from tests.behaviours.source_world import (
-    ByName,
     SourceWorld,
     changes_in,
     changes_of,
@@ -66,9 +66,9 @@ class SourceBehaviours:
 
     def test_a_table_is_picked_by_its_name_and_described(self, world: SourceWorld) -> None:
         with world.source.catalogue() as catalogue:
-            (found,) = catalogue.picked([ByName(world.database, "orders")])
+            (found,) = catalogue.picked([TablePattern.of(TableId(world.database, "orders"))])
             schema = catalogue.schemas([found.table])[found.table]
-            assert catalogue.picked([ByName(world.database, "nothing")]) == ()
+            assert catalogue.picked([TablePattern.of(TableId(world.database, "nothing"))]) == ()
             assert catalogue.schemas([TableId(world.database, "nothing")]) == {}
         assert (found.table, found.kind) == (world.table, TableKind.BASE)
         assert schema.primary_key == ("id",)

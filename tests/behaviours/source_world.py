@@ -28,17 +28,6 @@ OPTIONS = {"server_ids": [READER_ID, READER_ID + 9]}
 """For sources that know their readers by such numbers; others look at nothing of it."""
 
 
-@dataclass(frozen=True)
-class ByName:
-    """A pattern for one table."""
-
-    database: str
-    table: str
-
-    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        return table == TableId(self.database, self.table)
-
-
 @dataclass
 class SourceWorld(ABC):
     """A table `orders` of a whole number `id`, its key, and a text `name`."""

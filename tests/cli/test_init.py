@@ -122,6 +122,29 @@ def test_a_state_by_flag_is_written(
     assert init(*by_flags(shop, "--yes", "--state", "NO_DSN")).code == ExitCode.REFUSED
 
 
+def test_names_of_any_characters_and_regular_expressions_are_taken_where_it_asks(
+    shop: Shop, init: Init
+) -> None:
+    shop.at_source("CREATE TABLE `a b, c=*` (id INT PRIMARY KEY)")
+    shop.at_source("CREATE TABLE `none=*` (id INT)")
+    tables = f"{shop.database}.`a b, c=*`  /{shop.database}/./(ord|n).*/"
+    routes = (
+        f"{shop.database}.`a b, c=*`={shop.target}.`to = all`,"
+        f" /({shop.database})/./(o)[^=]*/={shop.target}.{{2}}_{{1}}"
+    )
+    answers = [tables, routes, "", "", "y"]
+    said = init(str(shop.path), "--source", "SHOP_DSN", "--sink", "DR_DSN", answers=answers)
+    assert said.code == ExitCode.FINE, said.err + said.out
+    model = load_pipeline(shop.path).model
+    first, second = f"{shop.database}.`a b, c=*`", f"/{shop.database}/./(ord|n).*/"
+    assert model.source.tables == (first, second)
+    assert model.source.exclude == (f"{shop.database}.`none=*`",)
+    assert model.sink.route == {
+        first: f"{shop.target}.`to = all`",
+        f"/({shop.database})/./(o)[^=]*/": f"{shop.target}.{{2}}_{{1}}",
+    }
+
+
 @pytest.mark.mariadb
 def test_patterns_and_routes_ignore_case_where_the_source_does(
     init: Init, shop: Shop, monkeypatch: pytest.MonkeyPatch

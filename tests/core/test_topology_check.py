@@ -18,9 +18,9 @@ from airflow_cdc_provider.core.topology_edges import (
     TableScope,
 )
 
-SHOP = TableScope((TablePattern("shop", "*"),))
+SHOP = TableScope((TablePattern.parse("shop.*"),))
 TO_DR = replace(SHOP, routes=parse_routes({"shop.*": "dr.*"}))
-FROM_DR = TableScope((TablePattern("dr", "*"),), routes=parse_routes({"dr.*": "shop.*"}))
+FROM_DR = TableScope((TablePattern.parse("dr.*"),), routes=parse_routes({"dr.*": "shop.*"}))
 
 
 def server(node: str, address: str | None = None) -> ServerName:
@@ -57,7 +57,7 @@ def test_no_edges_are_no_topology() -> None:
 
 
 def test_two_topologies_are_judged_each_by_itself() -> None:
-    crm = TableScope((TablePattern("crm", "*"),))
+    crm = TableScope((TablePattern.parse("crm.*"),))
     more = [edge("a", "b", "crm", crm), edge("b", "a", "crm", crm)]
     assert not check_topologies([*PAIR, *more])
 
@@ -89,7 +89,7 @@ def test_names_that_differ_by_case_alone_are_refused() -> None:
 
 
 def test_two_topologies_of_one_marker_are_refused() -> None:
-    crm = TableScope((TablePattern("crm", "*"),))
+    crm = TableScope((TablePattern.parse("crm.*"),))
     more = [edge("a", "b", "crm", crm), edge("b", "a", "crm", crm)]
     same = [replace(e, edge=replace(e.edge, marker=TableId("airflow_cdc", "T"))) for e in more]
     assert "is the marker of the topology t (a_b.yaml), too" in only([*PAIR, *same]).what
@@ -121,7 +121,7 @@ def test_tables_that_do_not_come_back_are_refused_once_for_a_pair() -> None:
     found = only([edge("a", "b", tables=TO_DR), edge("b", "a")])
     assert (found.file, found.key) == ("a_b.yaml", ("source", "tables"))
     assert "shop.x goes to dr.x, and b_a.yaml does not bring dr.x back as shop.x" in found.what
-    more = TableScope((TablePattern("shop", "*"), TablePattern("crm", "*")))
+    more = TableScope((TablePattern.parse("shop.*"), TablePattern.parse("crm.*")))
     assert only([edge("a", "b"), edge("b", "a", tables=more)]).file == "b_a.yaml"
 
 
@@ -139,7 +139,7 @@ def test_a_pipeline_that_brings_back_what_a_lone_edge_brought_is_refused() -> No
 
 
 def test_a_pipeline_beside_the_edges_is_no_problem() -> None:
-    crm = TableScope((TablePattern("crm", "*"),))
+    crm = TableScope((TablePattern.parse("crm.*"),))
     reports = replace(SHOP, routes=parse_routes({"shop.*": "reports.*"}))
     beside = [ends("b", "a", crm), ends("b", "a", reports), ends("z", "a"), ends("a", "z")]
     assert not check_topologies(PAIR, beside)
@@ -188,7 +188,7 @@ def test_both_edges_of_a_pair_have_the_same_rules_for_tables_by_the_names_there(
         assert "the nodes would keep different rows" in found.what
     there, back = (replace(each, ends=replace(each.ends, tables=SHOP)) for each in PAIR)
     routed = ruled(there, one, ("shop.*", by_b), routes="dr.*")
-    back_scope = TableScope((TablePattern("dr", "*"),), routes=parse_routes({"dr.*": "shop.*"}))
+    back_scope = TableScope((TablePattern.parse("dr.*"),), routes=parse_routes({"dr.*": "shop.*"}))
     back = replace(back, ends=replace(back.ends, tables=back_scope))
     assert not check_topologies([routed, ruled(back, ("dr.x", by_version), ("dr.*", by_b))])
     assert check_topologies([routed, ruled(back, one, ("dr.*", by_b))])

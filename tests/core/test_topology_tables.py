@@ -57,7 +57,7 @@ def test_a_table_that_does_not_come_back_is_named(
 SHORT = ["".join(each) for size in (1, 2, 3) for each in product("abc", repeat=size)]
 """Names that any difference between the patterns below shows in."""
 NAMES = st.sampled_from(["a", "b", "ab", "*", "a*", "*a", "b*"])
-PATTERNS = st.lists(NAMES.map(lambda name: TablePattern("d", name)), min_size=1, max_size=3)
+PATTERNS = st.lists(NAMES.map(lambda name: TablePattern.parse(f"d.{name}")), min_size=1, max_size=3)
 ROUTES = st.dictionaries(
     st.sampled_from(["d.a", "d.b", "d.a*", "d.*"]).filter(bool),
     st.sampled_from(["d.a", "d.b", "d.ab"]),

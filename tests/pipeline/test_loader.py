@@ -62,6 +62,7 @@ _LOG = "type: changelog\n  path: /data/changes"
 _BEGINS = "stream: {start: latest"
 _ENDS = "stream: {mode: snapshot_only}"
 _TYPED = 'tables:\n  "shop.a": {columns: {type: '
+_TWICE = "tables:\n  shop.a: {where: a = 1}\n  '`shop`.`a`': {where: a = 2}"
 _BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
     ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
@@ -157,6 +158,13 @@ WRONG = [
         "given a type, and is not copied",
     ),
     ("DR_DSN", f"DR_DSN\n{_TYPED}{{a: ''}}}}}}", 8, "at least 1 character"),
+    ('["shop.*"]', "['/shop(/.*']", 4, "no regular expression"),
+    ('["shop.*"]', "['shop.`a']", 4, "a name with a dot in it is written in backticks"),
+    ("DR_DSN", "DR_DSN\n  route: {shop.a: x.y, '`shop`.a': x.z}", 7, "`shop`.a are the same"),
+    ("DR_DSN", f"DR_DSN\n{_TWICE}", 9, "`shop`.`a` are the same"),
+    ("DR_DSN", "DR_DSN\n  route: {'shop./a(.)/': 'x.y{2}'}", 7, "stands for nothing"),
+    ("DR_DSN", "DR_DSN\ntables:\n  '`shop`.a':\n    where: 3", 9, "where"),
+    ("DR_DSN", "DR_DSN\nbackfill:\n  shop./a/:\n    column: at", 8, "not among the pipeline's"),
     ("pipeline: shop", "pipeline: [", 3, "not YAML"),
 ]
 

@@ -35,7 +35,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, TableShape]:
     """What the file says of tables; not all of it can be written there in this release."""
     shapes: dict[str, TableShape] = {}
     monkeypatch.setattr(
-        PipelineFile, "shape_of", lambda _, table: shapes.get(table.table, SAME_SHAPE)
+        PipelineFile,
+        "shape_of",
+        lambda _, table, ignore_case=False: shapes.get(table.table, SAME_SHAPE),
     )
     return shapes
 

@@ -12,7 +12,7 @@ from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTable
 from airflow_cdc_provider.core.findings import PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.core.table_patterns import ALL_TABLES
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.steps.checking import check
@@ -22,7 +22,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
     tables_of,
 )
-from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.registry import open_sink, open_source
@@ -96,6 +96,10 @@ def test_patterns_pick_base_tables_and_routes_say_where(
         ("DB.orders, DB.totals", "", "", 4, "not a base table but a view"),
         ('"DB.*"', '"DB.x": "c.x"', "", 7, "fits none of the pipeline's tables"),
         ('"DB.*"', '"DB.*": "c.one"', "", 7, "both go to c.one"),
+        ('"DB.*"', "'DB./order(x?)s/': 'c.{1}'", "", 7, "a name is empty"),
+        ('"DB.*"', f"'DB./(o).*/': 'c.{'{1}' * 65}'", "", 7, "more than 64 characters"),
+        ('"DB.*"', "'DB./(i).*s/': 'c.{1} '", "", 7, "ends with a blank"),
+        ('"DB./zz+/"', "", "", 4, "no table fits DB./zz+/"),
         ('"DB.*"', "", '"DB.items": {key: [order_id, line]}', 9, "key: [line, order_id]"),
     ],
 )
@@ -115,12 +119,44 @@ def test_a_file_that_does_not_fit_the_source_is_refused_with_its_line(
     assert f"line {line}" in caught.value.what
 
 
+def test_settings_of_a_name_in_another_case_are_refused_or_taken_as_the_server_compares_names(
+    mysql_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = FILE.format(tables=f'"{database}.*"', route="", settings="")
+    section = f"tables:\n  {database}.Orders: {{columns: {{exclude: [customer]}}}}\n"
+    wrong = parse_pipeline(text + section)
+    with pytest.raises(PipelineFileError, match=rf'did you mean "{database}\.orders"') as caught:
+        captured(mysql_server, wrong)
+    assert "line 11" in caught.value.what
+    monkeypatch.setattr(Capabilities, "names_fold_case", property(lambda _: True))
+    plans = {plan.schema.table.table: plan for plan in captured(mysql_server, wrong).plans}
+    assert [column.name for column in plans["orders"].target.columns] == ["id"]
+
+
+def test_a_section_of_a_pattern_is_of_all_tables_that_have_none_of_their_own(
+    mysql_server: SqlServer, database: str
+) -> None:
+    text = FILE.format(tables=f'"{database}.*"', route="", settings="")
+    sections = (
+        f"  '{database}./.*s/': {{columns: {{constants: {{a: 1}}}}}}\n"
+        f"  '{database}.*e*s': {{columns: {{constants: {{b: 1}}}}}}\n"
+        f"  '`{database}`.`items`': {{columns: {{constants: {{c: 1}}}}}}\n"
+        f"  '{database}.later_*': {{columns: {{constants: {{d: 1}}}}}}\n"
+    )
+    seen = captured(mysql_server, parse_pipeline(f"{text}tables:\n{sections}"))
+    last = {plan.schema.table.table: plan.target.columns[-1].name for plan in seen.plans}
+    assert last == {"orders": "a", "items": "c", "keyless": "a"}
+    assert [each.pattern for each in seen.waiting_patterns] == [f"{database}.later_*"]
+
+
 @pytest.mark.parametrize(
     ("tables", "route", "where", "pattern"),
     [
         ('"DB.orders", "DB.zzz*"', "", "source.tables", "DB.zzz*"),
         ('"DB.*", "elsewhere*.*"', '"elsewhere*.*": "c.*"', "sink.route", "elsewhere*.*"),
         ('"DB.*"', '"DB.x*": "c.*"', "sink.route", "DB.x*"),
+        ('"DB.*", "/else.*/.x"', "", "source.tables", "/else.*/.x"),
+        ('"DB.*"', "'DB./zz+/': 'c.d'", "sink.route", "DB./zz+/"),
     ],
 )
 def test_a_pattern_with_a_star_may_fit_nothing_yet_unless_tables_that_come_are_only_told(
@@ -179,7 +215,7 @@ def test_patterns_take_up_neither_a_ledger_nor_the_servers_own_tables(
     assert "airflow*.*" in {each.pattern for each in seen.waiting_patterns}
     assert beside_a_ledger in {plan.schema.table.database for plan in seen.plans}
     with closing(connect(Endpoint.parse(shop.sink.dsn()), purpose="test")) as connection:
-        picked = picked_tables(connection, read_capabilities(connection), [TablePattern("*", "*")])
+        picked = picked_tables(connection, read_capabilities(connection), [ALL_TABLES])
     databases = {fact.table.database for fact in picked}
     assert beside_a_ledger in databases
     assert databases & {"airflow_cdc", "mysql", "sys", "information_schema"} == set()

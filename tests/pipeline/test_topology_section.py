@@ -182,6 +182,7 @@ WRONG = [
     (_DST, f"{_DST}stream:\n  apply: merged\n", 12, "merged takes them apart"),
     (_DST, f"{_DST}stream:\n  writers: 4\n", 12, "write writers: 1"),
     (_DST, f"{_DST}snapshot: {{backfill: false}}\n", 11, "brings older changes once more"),
+    (_SINK, f"{_SINK}  route: {{'shop./a(.)/': 'dr.b{{1}}'}}\n", 7, "is a regular expression"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    where: id > 3\n", 13, "hold the same rows"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{exclude: [b]}}\n", 13, "hold the same rows"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{type: {{u: blob}}}}\n", 13, "the same rows"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from airflow_cdc_provider.cli.arguments import COMMANDS
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.hooks.lifecycle_hook import Action
 from airflow_cdc_provider.views import in_airflow
 from airflow_cdc_provider.views.error_lines import error_lines, finding_lines
@@ -61,6 +64,16 @@ def test_dags_have_the_name_of_the_pipeline_where_that_is_known() -> None:
     )
     error = RefusedError("gone", where="here", risk="none", remedy="`run` it")
     assert error_lines(error, file="a.yaml", pipeline="shop")[-1].endswith("`shop__sync`")
+
+
+def test_a_name_in_a_shells_quotes_stays_in_them() -> None:
+    table = TableId("shop", "a b; `run` it's")
+    remedy = f"`resume` it with {table_option(table)}: it comes back"
+    way = way_in_airflow(remedy, file="a.yaml")
+    assert way.startswith("`resume`: ")
+    assert way.endswith(f"or `airflow cdc resume a.yaml {table_option(table)}`")
+    assert shlex.split(table_option(table)) == ["--table", str(table)]
+    assert "__sync" not in way
 
 
 def test_what_is_about_one_table_is_done_to_that_alone() -> None:

@@ -104,19 +104,25 @@ def test_single_tables_patterns_and_routes_are_written_as_they_were_chosen(
     dialog = form_of(tab)
     looked_at(dialog, choices)
     dialog.get_by_label(f"{choices.database}.orders").check()
-    dialog.get_by_label("And what fits these patterns").fill(f"{choices.database}.cust*")
+    dialog.get_by_label("And what fits these patterns").fill(
+        f"{choices.database}.cust*, /{choices.database}|x,y z/.`orders`"
+    )
     dialog.get_by_text("Routes of single tables").click()
     routes = dialog.get_by_label("One a line")
     routes.fill("nonsense")
     dialog.get_by_role("button", name="Show the file").click()
     dialog.get_by_text("“nonsense” is no route").wait_for()
-    routes.fill(f"{choices.database}.orders={choices.target}.renamed")
+    routes.fill(f"{choices.database}.`orders`={choices.target}.`renamed = so`")
     dialog.get_by_role("button", name="Show the file").click()
     path = tmp_path / "browser_shop.yaml"
     path.write_text(shown(dialog, "The file").locator("pre").inner_text(), encoding="utf-8")
     model = load_pipeline(path).model
-    assert model.source.tables == (f"{choices.database}.orders", f"{choices.database}.cust*")
-    assert model.sink.route == {f"{choices.database}.orders": f"{choices.target}.renamed"}
+    assert model.source.tables == (
+        f"{choices.database}.orders",
+        f"{choices.database}.cust*",
+        f"/{choices.database}|x,y z/.orders",
+    )
+    assert model.sink.route == {f"{choices.database}.`orders`": f"{choices.target}.`renamed = so`"}
 
 
 def test_another_look_at_the_same_source_forgets_nothing_that_was_chosen(

@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.core.table_patterns import TablePattern, every_table_of, words_of
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.draft import Draft
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
@@ -69,7 +70,7 @@ def init(options: Options, lookup: Lookup, screen: Screen) -> bool:
         source=source.reference,
         sink=sink.reference,
         tables=choice.patterns,
-        exclude=[str(table) for table in choice.keyless],
+        exclude=[str(TablePattern.of(table)) for table in choice.keyless],
         mode=_one_of(options, screen, "mode", _MODES),
         verify=_one_of(options, screen, "verify", _VERIFY),
         route=routing.entries,
@@ -202,7 +203,7 @@ def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
 
     def read(text: str) -> Choice:
         # a pattern given by a flag may have spaces
-        words = text.split("\n") if given is not None else re.split(r"[\s,]+", text)
+        words = text.split("\n") if given is not None else words_of(text)
         return choose([word for word in words if word], offered)
 
     with completing(_completions(offered)):
@@ -226,12 +227,12 @@ def _routing(options: Options, choice: Choice, screen: Screen) -> Routing:
         return _read(lambda _: route(read_routes(words), choice), "", "--route")
 
     def read(text: str) -> Routing:
-        return route(read_routes([word for word in re.split(r"[\s,]+", text) if word]), choice)
+        return route(read_routes(words_of(text)), choice)
 
     question = "where they go at the sink (as shop.*=dr_shop.*; empty: under the same names)"
     words = [
-        *(f"{name}.*=" for name in choice.databases),
-        *(f"{one.table}=" for one in choice.picked),
+        *(f"{name}=" for name in dict.fromkeys(every_table_of(one.table) for one in choice.picked)),
+        *(f"{TablePattern.of(one.table)}=" for one in choice.picked),
     ]
     with completing(words):
         return _asked(screen, None, "--route", question, read)
@@ -240,7 +241,8 @@ def _routing(options: Options, choice: Choice, screen: Screen) -> Routing:
 def _completions(offered: SourceTables) -> list[str]:
     """Return what Tab completes to: tables that can be copied, and all of a database."""
     tables = [one.table for one in offered.with_key]
-    return [*dict.fromkeys(f"{table.database}.*" for table in tables), *map(str, tables)]
+    databases = dict.fromkeys(map(every_table_of, tables))
+    return [*databases, *(str(TablePattern.of(table)) for table in tables)]
 
 
 def _list(offered: tuple[Offered, ...], screen: Screen) -> None:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.rows import ArrowRows
 from airflow_cdc_provider.columns.shaping import source_keys
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -311,5 +311,5 @@ def _not_streamed(table: TableId) -> RefusedError:
         f"the stream does not follow {table}, so its rows cannot join it",
         where="tables of the request",
         risk="none: nothing was read",
-        remedy=f"`reset` it with --table {table}, or `add` it, and ask again",
+        remedy=f"`reset` it with {table_option(table)}, or `add` it, and ask again",
     )

@@ -34,7 +34,7 @@ from airflow_cdc_provider.core.errors import (
     PositionWentBackError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
@@ -115,7 +115,7 @@ class CapturedTables:
                 f"{_difference(wanted, found)}",
                 where=f"table {table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
-                remedy=f"`reset` it with --table {table}: only that is read again",
+                remedy=f"`reset` it with {table_option(table)}: only that is read again",
             ).about(table)
         return plan
 
@@ -219,7 +219,7 @@ class Selection:
             others_flow = self.of_stopped_table or len(tables) < len(stream.tables)
             return before, _refused(barrier.refusal, barrier, tables, others_flow=others_flow)
         names = ", ".join(str(table) for table in tables)
-        arguments = " ".join(f"--table {table}" for table in tables)
+        arguments = " ".join(table_option(table) for table in tables)
         return before, TableChangedError(
             f"a statement changed {names}: {barrier.sql[:300]}",
             where=barrier.point.where,
@@ -340,7 +340,7 @@ def _refused(
     if not others_flow:
         way = f"`skip` with --at {barrier.point.name} goes past it and reads the tables again"
         return refusal.with_remedy(f"{refusal.remedy}; {way}")
-    names = " ".join(f"--table {table}" for table in tables)
+    names = " ".join(table_option(table) for table in tables)
     way = f"`resume` with {names} reads it again"
     return refusal.with_remedy(f"{refusal.remedy}; {way}").about(*tables)
 

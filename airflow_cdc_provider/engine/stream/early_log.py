@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.core.errors import TableChangedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import Difference, Policy, SchemaChange, SchemaPolicy
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
@@ -126,7 +126,7 @@ def _not_as_now(table: TableId, difference: str, where: str) -> TableChangedErro
 
 def _remedy(tables: Sequence[TableId]) -> str:
     """Return the advice for tables that were others when the log was written."""
-    names = " ".join(f"--table {table}" for table in tables)
+    names = " ".join(table_option(table) for table in tables)
     return (
         f"`reset` with {names}, where the sink takes rows beside its stream: these are read as "
         "they are now; or write a stream.start behind the change, or after_snapshot, and `reset` "

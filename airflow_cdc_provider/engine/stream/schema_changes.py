@@ -29,7 +29,7 @@ from airflow_cdc_provider.columns.source_port import (
 )
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
 from airflow_cdc_provider.core.findings import Level
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import (
@@ -42,6 +42,7 @@ from airflow_cdc_provider.core.schema_changes import (
 )
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.definitions import difference_between, redefined, way_back
 from airflow_cdc_provider.engine.job import Job
@@ -331,7 +332,8 @@ class SchemaChanges:
             raise _stopped(stopped_by, why, table).with_remedy(COPY_ANEW)
         if why := self._refused(after) or why_not_passed(sink, after):
             raise _stopped(stopped_by, why, table).with_remedy(
-                f"make the same change at the other node, then `resume` it with --table {table}"
+                "make the same change at the other node, then `resume` it with "
+                f"{table_option(table)}"
             )
         return SchemaChange(plan, after, Difference(), said.through, said.found[0].sql[:300])
 
@@ -439,26 +441,13 @@ class SchemaChanges:
         """Return why preflight would refuse the table as it is now, empty if it would not."""
         source, table = self._job.source(), plan.schema.table
         with source.catalogue() as catalogue:
-            picked = catalogue.picked([_Just(table.database, table.table)])
+            picked = catalogue.picked([TablePattern.of(table)])
         question = PreflightQuestion((plan,), picked, is_snapshot_done=True)
         return "; ".join(
             f"{finding.observed}: {finding.why}"
             for finding in source.preflight(question).findings
             if finding.level is Level.BLOCK and finding.subject.startswith(str(table))
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Just:
-    """A pattern that picks exactly one table."""
-
-    database: str
-    table: str
-
-    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        """Tell whether this is the table."""
-        del ignore_case  # it is named as the catalogue does
-        return (self.database, self.table) == (table.database, table.table)
 
 
 def _only_truncates(found: Difference, said: _Statements) -> bool:
@@ -487,5 +476,5 @@ def _not_taken(table: TableId, why: str) -> TableChangedError:
         f"{table}: {why}",
         where=f"definition of {table}",
         risk="none: nothing was changed, and it stays as it is at the sink",
-        remedy=f"mend it at the source, or `reset` it with --table {table}",
+        remedy=f"mend it at the source, or `reset` it with {table_option(table)}",
     ).about(table)

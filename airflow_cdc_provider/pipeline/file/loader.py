@@ -17,6 +17,7 @@ from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path, Problem, refusal
 from airflow_cdc_provider.pipeline.file.rules import check_file
 from airflow_cdc_provider.pipeline.file.sections import location_of, without_unused
+from airflow_cdc_provider.pipeline.file.spellings import as_written, spelt_twice
 from airflow_cdc_provider.pipeline.file.yaml_lines import YamlDocument, read_yaml
 
 
@@ -34,7 +35,7 @@ class LoadedPipeline:
 
     def line_of(self, path: Path) -> int:
         """Return the line of a key in the file."""
-        return self.document.line_of(path)
+        return self.document.line_of(as_written(path, self.document.value))
 
 
 def load_pipeline(path: FilePath | str) -> LoadedPipeline:
@@ -65,7 +66,7 @@ def parse_pipeline(text: str, path: FilePath | str = "pipeline.yaml") -> LoadedP
         problems = list(_problems(error.errors(include_url=False), document))
         raise refusal(str(path), problems) from None
     loaded = LoadedPipeline(model, FilePath(path), document)
-    found = list(check_file(model))
+    found = [*spelt_twice(document.value), *check_file(model)]
     if found:
         raise loaded.refusal(*found)
     return loaded
@@ -73,7 +74,7 @@ def parse_pipeline(text: str, path: FilePath | str = "pipeline.yaml") -> LoadedP
 
 def _located(document: YamlDocument, path: Path, what: str, fix: str) -> Problem:
     """Return a problem with its line in the file."""
-    return Problem(document.line_of(path), path, what, fix)
+    return Problem(document.line_of(as_written(path, document.value)), path, what, fix)
 
 
 def _problems(errors: Sequence[ErrorDetails], document: YamlDocument) -> Iterator[Problem]:

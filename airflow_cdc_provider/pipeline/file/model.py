@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.core.stream_starts import StreamStart
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
 from airflow_cdc_provider.core.table_patterns import TablePattern
-from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
+from airflow_cdc_provider.core.table_shape import TableShape
 from airflow_cdc_provider.core.throttle import ThrottleLimits
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.core.wrong_value import WrongValueError
@@ -38,6 +38,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     seconds_of,
 )
 from airflow_cdc_provider.pipeline.file.sections import AnySink, AnySource
+from airflow_cdc_provider.pipeline.file.table_choice import shape_in
 from airflow_cdc_provider.pipeline.file.table_sections import TableSection
 from airflow_cdc_provider.pipeline.file.topology_section import TopologySection
 from airflow_cdc_provider.systems.sections.base import Reference as Reference
@@ -530,8 +531,8 @@ class PipelineFile(Section):
     )
     tables: dict[Pattern, TableSection] = Field(
         default_factory=dict,
-        description="How single tables look at the sink where they are not as at the source: "
-        '`"shop.users": {columns: {exclude: [card_no]}}`.',
+        description="How tables look at the sink where they are not as at the source, by name or "
+        'pattern: `"shop.users": {columns: {exclude: [card_no]}}`.',
         examples=[{"shop.users": {"columns": {"exclude": ["card_no"]}}}],
     )
     verify: Literal["after_snapshot", "always", "never"] = Field(
@@ -584,10 +585,9 @@ class PipelineFile(Section):
         """Return the ids of the pipeline's readers, by the file or else derived from its name."""
         return self.source.reader_ids(self.pipeline, self.snapshot.max_connections)
 
-    def shape_of(self, table: TableId) -> TableShape:
+    def shape_of(self, table: TableId, *, ignore_case: bool = False) -> TableShape:
         """Return how a table differs at the sink, apart from its name."""
-        found = self.tables.get(str(table))
-        return SAME_SHAPE if found is None else found.shape
+        return shape_in(self.tables, table, ignore_case=ignore_case)
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether the file picks `table` to be copied."""

@@ -83,8 +83,9 @@ continuous stream, as soon as the log tells of one, and besides every minute (in
 One that cannot be copied as it is, for want of a key or because its target holds rows, is told and
 stops nothing, and so is one that has gone again by then. The copies of a table that
 pt-online-schema-change and gh-ost work on (`_orders_new`, `_orders_gho` and the like) are told and
-never added. A pattern with a `*`, or its route, may fit no table yet: `check` warns of it. Under
-`new_tables: tell`, and where the file picks no table at all, that is refused.
+never added. A pattern, its route and its section of `tables` may fit no table yet: `check` warns of
+it. Under `new_tables: tell`, and where the file picks no table at all, that is refused.
+[Names of tables](names.md) says how names and patterns are written.
 
 ## Server ids
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_patterns import sink_table
+from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.file.start_rules import check_start
@@ -52,7 +52,7 @@ def _source(file: PipelineFile) -> Iterator[Found]:
 def _exact(file: PipelineFile) -> list[tuple[int, TableId]]:
     """Return the tables that the file names exactly, with their numbers in the list."""
     patterns = enumerate(file.source.patterns)
-    return [(number, TableId(p.database, p.table)) for number, p in patterns if p.is_exact]
+    return [(number, table) for number, p in patterns if (table := p.exact) is not None]
 
 
 def _excluded(file: PipelineFile) -> Iterator[Found]:
@@ -115,7 +115,8 @@ def _table_settings(file: PipelineFile) -> Iterator[Found]:
     """Yield table settings whose table is not among the pipeline's."""
     yield from _not_picked(file, file.snapshot.tables, ("snapshot", "tables"))
     yield from _not_picked(file, file.backfill, ("backfill",))
-    yield from _not_picked(file, file.tables, ("tables",))
+    names = [name for name in file.tables if TablePattern.parse(name).is_exact]
+    yield from _not_picked(file, names, ("tables",))
 
 
 def _nothing_shown(file: PipelineFile) -> Iterator[Found]:
@@ -143,11 +144,12 @@ def _types(file: PipelineFile) -> Iterator[Found]:
 def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterator[Found]:
     """Yield names that are not among the pipeline's tables."""
     for name in names:
-        if "*" in name or not file.picks(TableId.parse(name)):
+        table = TablePattern.parse(name).exact
+        if table is None or not file.picks(table):
             yield (
                 (*path, name),
                 f"{name} is not among the pipeline's tables",
-                "name one table of source.tables, without *",
+                "name one table of source.tables, without * or a regular expression",
             )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
-from airflow_cdc_provider.core.table_patterns import Route, sink_table
+from airflow_cdc_provider.core.table_patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.file.sections import VARIANTS
@@ -48,6 +48,7 @@ def check_topology(file: PipelineFile) -> Iterator[Found]:
     section = file.topology
     if section is None:
         return
+    yield from _regexes(file, section)
     yield from _nodes(section)
     yield from _origins(section)
     yield from _marker(file, section)
@@ -56,6 +57,25 @@ def check_topology(file: PipelineFile) -> Iterator[Found]:
     yield from _stream(file)
     yield from _rows_that_differ(file)
     yield from _definitions_that_differ(file)
+
+
+def _regexes(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
+    """Yield regular expressions: what they fit cannot be compared with the other edges' tables."""
+    conflicts = {} if section.conflicts is None else section.conflicts.tables
+    named: list[tuple[Path, str]] = [
+        *((("source", "tables", number), text) for number, text in enumerate(file.source.tables)),
+        *((("source", "exclude", number), text) for number, text in enumerate(file.source.exclude)),
+        *((("sink", "route", text), text) for text in file.sink.route),
+        *((("topology", "conflicts", "tables", text), text) for text in conflicts),
+    ]
+    for path, text in named:
+        if TablePattern.parse(text).has_regex:
+            yield (
+                path,
+                f"{text!r} is a regular expression, and the tables of an edge are compared with "
+                "those of the others by names and *",
+                "write names and *, or remove topology: the copy is one-way then",
+            )
 
 
 def _nodes(section: TopologySection) -> Iterator[Found]:
@@ -219,7 +239,7 @@ def _sources_of(target: TableId, routes: Sequence[Route]) -> Iterator[TableId]:
         if stars is None or not _keeps_names(route):
             continue
         names = zip((route.source.database, route.source.table), stars, strict=True)
-        database, name = (name.replace("*", found[0]) if found else name for name, found in names)
+        database, name = (name.filled(found, ()) for name, found in names)
         if sink_table(TableId(database, name), routes) == route.target_of(TableId(database, name)):
             yield TableId(database, name)
 
@@ -227,9 +247,9 @@ def _sources_of(target: TableId, routes: Sequence[Route]) -> Iterator[TableId]:
 def _keeps_names(route: Route) -> bool:
     """Tell whether a route sends each of its tables to a table of its own."""
     source, target = route.source, route.target
-    return ("*" in source.database, "*" in source.table) == (
-        "*" in target.database,
-        "*" in target.table,
+    return (source.database.stars, source.table.stars) == (
+        target.database.stars,
+        target.table.stars,
     )
 
 

@@ -30,7 +30,9 @@ def _marker(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if not TablePattern.parse(value).is_exact:
-        raise WrongValueError(f"{value!r} is not one table", "name it without *")
+        raise WrongValueError(
+            f"{value!r} is not one table", "name it without * or a regular expression"
+        )
     return value
 
 

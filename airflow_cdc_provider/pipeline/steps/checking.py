@@ -29,7 +29,7 @@ from airflow_cdc_provider.core.findings import (
     PipelineCode,
     sorted_findings,
 )
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
@@ -371,7 +371,7 @@ def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:
             "a person paused it" if each.is_paused else f"it stopped with {told.code} {told.what}",
             "a table that flows",
             "its rows stand still at the sink; it is not looked at here",
-            f"`resume` with --table {each.table}"
+            f"`resume` with {table_option(each.table)}"
             if each.is_paused
             else with_way_back(each.error, each.table).remedy,
         )

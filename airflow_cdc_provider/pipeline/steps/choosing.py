@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.name_patterns import QUOTED, REGEX
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.core.table_patterns import (
+    ALL_TABLES,
     Route,
     TablePattern,
     parse_routes,
@@ -23,6 +25,7 @@ from airflow_cdc_provider.core.table_patterns import (
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.registry import open_source, rights_at
 
+_SIDES = re.compile(rf"((?:{QUOTED}|(?<![^\s.]){REGEX}|[^=])*?)=(.*)", re.DOTALL)
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -86,7 +89,7 @@ class Routing:
 def offered_tables(endpoint: Endpoint) -> SourceTables:
     """List the tables of a source that could be copied; refuse a source that has none."""
     with open_source(endpoint).catalogue(purpose="the list of tables") as catalogue:
-        every = catalogue.picked([TablePattern("*", "*")])
+        every = catalogue.picked([ALL_TABLES])
         facts = [fact for fact in every if fact.kind is TableKind.BASE]
         schemas = catalogue.schemas([fact.table for fact in facts])
         fold = catalogue.names_fold_case
@@ -150,7 +153,7 @@ def read_routes(words: Sequence[str]) -> dict[str, str]:
     """Parse routes as typed, `shop.*=dr_shop.*`, into the file's entries."""
     entries: dict[str, str] = {}
     for word in words:
-        source, mark, target = (part.strip() for part in word.partition("="))
+        source, mark, target = _sides_of(word)
         if not (source and mark and target):
             raise WrongValueError(
                 f"{word!r} is no route", "write SOURCE=SINK, as in shop.*=dr_shop.*"
@@ -158,6 +161,12 @@ def read_routes(words: Sequence[str]) -> dict[str, str]:
         if entries.setdefault(source, target) != target:
             raise WrongValueError(f"{source!r} has two routes", "leave one of them out")
     return entries
+
+
+def _sides_of(word: str) -> tuple[str, str, str]:
+    """Split a route at its first `=` that is in no name in backticks, nor in a regex."""
+    found = _SIDES.fullmatch(word)
+    return (word, "", "") if found is None else (found[1].strip(), "=", found[2].strip())
 
 
 def _patterns_of(word: str, keyed: Sequence[Offered]) -> list[str]:
@@ -171,7 +180,7 @@ def _patterns_of(word: str, keyed: Sequence[Offered]) -> list[str]:
         raise WrongValueError(
             f"{word} is not among the numbers of the list", f"give numbers from 1 to {len(keyed)}"
         )
-    return [str(one.table) for one in keyed[first - 1 : last]]
+    return [str(TablePattern.of(one.table)) for one in keyed[first - 1 : last]]
 
 
 def _require_a_keyed_table(pattern: TablePattern, offered: SourceTables) -> None:

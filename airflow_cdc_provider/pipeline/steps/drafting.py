@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedE
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.pipeline.connection_fields import endpoint_of
@@ -181,7 +182,7 @@ def _file_form(answers: Answers, offered: SourceTables) -> Form:
     """Draft the file from the answers and the source's tables."""
     choice = _answered("tables", lambda: choose(answers.tables, offered))
     routing = _answered("route", lambda: route(answers.route, choice))
-    exclude = [str(table) for table in choice.keyless]
+    exclude = [str(TablePattern.of(table)) for table in choice.keyless]
     drafted = replace(answers, tables=choice.patterns, exclude=exclude)
     drafted.loaded()
     return {
@@ -234,7 +235,7 @@ def _name_in_use(name: str, in_use_by: Sequence[str]) -> Finding:
 def _table_form(one: Offered) -> Form:
     """Return one table of the source as JSON."""
     return {
-        "table": str(one.table),
+        "table": str(TablePattern.of(one.table)),
         "database": one.table.database,
         "rows": one.estimated_rows,
         "bytes": one.estimated_bytes,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from airflow_cdc_provider.columns.source_port import Boundaries, Verifies, offered
 from airflow_cdc_provider.columns.verify_port import RowCounts, VerifySide
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.keys import Key, KeyRange, bounding_whole
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import MOST_COUNTED, Scope
@@ -129,7 +129,8 @@ def key_at_sink(plan: TablePlan) -> tuple[str, ...]:
             f"{plan.sink_table} does not have {', '.join(lost)} of the key of {plan.schema.table}",
             where="the sink",
             risk=NOTHING_CHANGED,
-            remedy=f"read the whole table again: `reset` with --table {plan.schema.table}, and run",
+            remedy="read the whole table again: `reset` with "
+            f"{table_option(plan.schema.table)}, and run",
         )
     return tuple(names[name] for name in plan.schema.primary_key)
 

@@ -20,13 +20,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.file.table_choice import name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
 
@@ -36,7 +37,7 @@ Copied = tuple[TableId, TableId]
 _ANOTHER_NAME = "if this is another pipeline, give it another name; else "
 """Only the sink's ledger knows the plan: it may be one of the same name, from elsewhere."""
 _NO_RULES: dict[str, Any] = {"winner": "", "column": "", "rules": (), "stops": False}
-_REMOVE = "or `remove` it with --table {table}: the others keep what was read of them; "
+_REMOVE = "or `remove` it with {option}: the others keep what was read of them; "
 RESET = "or `reset`: the next run then reads all tables again, as the file says now"
 
 
@@ -61,7 +62,7 @@ def require_unchanged(
     alone = follows_file(run) and len(stored) > 1
     way_out = _REMOVE if len(stored) > 1 else ""
     found = list(_routes(run.loaded, kept, origin, alone=alone, way_out=way_out))
-    found += _shapes(run.loaded, plans, alone=alone)
+    found += _shapes(run.loaded, plans, origin, alone=alone)
     found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
         handed_off = run.store.is_handed_off(run.name)
@@ -150,29 +151,37 @@ def _routes(
         if not _picks(loaded, source, folds):
             path = _where_dropped(loaded, source, ignore_case=folds[-1])
             what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
-            way = f"{way_out.format(table=source)}{RESET}"
+            way = f"{way_out.format(option=table_option(source))}{RESET}"
             yield path, what, f"{fix}pick it again, {way}; the rows in {sink} stay"
             continue
         targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
         if sink not in targets:
             path = ("sink", "route") if model.sink.route else ("sink",)
             what = f"{source} goes to {targets[0]} now, and the plan copies it to {sink}"
-            way = (
-                f"or `reset` it with --table {source}: only that is read again" if alone else RESET
-            )
+            way = _alone(source) if alone else RESET
             yield path, what, f"{fix}write the former route, {way}; the rows in {sink} stay"
 
 
-def _shapes(loaded: LoadedPipeline, plans: Sequence[TablePlan], *, alone: bool) -> Iterator[Found]:
+def _shapes(
+    loaded: LoadedPipeline, plans: Sequence[TablePlan], origin: PlanOrigin | None, *, alone: bool
+) -> Iterator[Found]:
     """Yield tables that the file has other columns for than their rows were copied by."""
+    model, folds = loaded.model, _folds(origin)
     for plan in plans:
         table = plan.schema.table
-        if loaded.model.shape_of(table).is_same_for(plan.schema, plan.shape):
+        shapes = (model.shape_of(table, ignore_case=fold) for fold in folds)
+        if any(shape.is_same_for(plan.schema, plan.shape) for shape in shapes):
             continue
-        path: Path = ("tables", str(table)) if str(table) in loaded.model.tables else ("tables",)
+        name = name_in(model.tables, table, ignore_case=folds[-1])
+        path: Path = ("tables",) if name is None else ("tables", name)
         what = f"the rows and columns of {table} are others now than those that were copied"
-        way = f"or `reset` it with --table {table}: only that is read again" if alone else RESET
+        way = _alone(table) if alone else RESET
         yield path, what, f"write what was there before, {way}"
+
+
+def _alone(table: TableId) -> str:
+    """Return how one table alone begins again."""
+    return f"or `reset` it with {table_option(table)}: only that is read again"
 
 
 def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:

@@ -27,7 +27,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     TablesStoppedError,
 )
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.keys import Key, KeyRange, comparable
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Wanted
 from airflow_cdc_provider.core.records import TablePlan
@@ -427,7 +427,7 @@ def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
             why = state.error.read().what if state.error else "a person paused it"
             raise refused(
                 f"the stream leaves {state.table} alone: {why}",
-                f"`resume` with --table {state.table} brings it back; ask again then",
+                f"`resume` with {table_option(state.table)} brings it back; ask again then",
             )
 
 

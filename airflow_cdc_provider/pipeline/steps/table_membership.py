@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     SnapshotRequiredError,
 )
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
@@ -226,7 +226,7 @@ def _was_removed(run: Run, table: TableId) -> bool:
     """Tell whether an event says that the table was removed."""
     told = (event.text for event in run.store.events(run.name, _EVENTS_READ))
     removed = (text.removeprefix(_REMOVED) for text in told if text.startswith(_REMOVED))
-    return any(str(table) in names.split(", ") for names in removed)
+    return any(f", {table}, " in f", {names}, " for names in removed)
 
 
 def _drop(
@@ -264,7 +264,7 @@ def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSpli
     """Refuse to go on while the stream lacks a table of the plan."""
     lost = sorted(set(planned) - {progress.table for progress in stream.tables})
     if lost:
-        names = " ".join(f"--table {table}" for table in lost)
+        names = " ".join(table_option(table) for table in lost)
         raise RefusedError(
             f"the stream does not follow {', '.join(map(str, lost))}, and the plan has it",
             where=f"ledger of {run.name}",

@@ -23,12 +23,19 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import RowFilter
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
-from airflow_cdc_provider.core.table_patterns import Route, TablePattern, sink_table
-from airflow_cdc_provider.core.table_picks import exclude_line
+from airflow_cdc_provider.core.table_patterns import (
+    ALL_TABLES,
+    MAX_NAME,
+    Route,
+    TablePattern,
+    sink_table,
+)
+from airflow_cdc_provider.core.table_picks import exclude_line, in_file
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.file.table_choice import mistyped, name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
@@ -122,12 +129,13 @@ def tables_of(loaded: LoadedPipeline, source: Source, catalogue: Catalogue, sink
 
     @cache
     def names() -> list[str]:
-        every = catalogue.picked([TablePattern("*", "*")])
+        every = catalogue.picked([ALL_TABLES])
         return [str(fact.table) for fact in every]
 
     unmatched = [
         *_unmatched_patterns(section.patterns, facts, base, fold=fold, names=names),
         *_unmatched_routes(loaded, base, fold=fold),
+        *_unmatched_settings(loaded, base, fold=fold),
     ]
     may_wait = bool(base) and section.new_tables == "add" and sink.abilities.joins
     waiting = [one for one in unmatched if isinstance(one, WaitingPattern)] if may_wait else []
@@ -136,13 +144,13 @@ def tables_of(loaded: LoadedPipeline, source: Source, catalogue: Catalogue, sink
         raise loaded.refusal(*found)
     schemas = catalogue.schemas([fact.table for fact in base])
     routes = loaded.model.sink.routes
-    planner = _Planner(loaded, source, sink)
+    planner = _Planner(loaded, source, sink, fold=fold)
     plans = tuple(
         planner.plan_of(fact, schema, sink_table(fact.table, routes, ignore_case=fold))
         for fact in base
         if (schema := schemas.get(fact.table)) is not None
     )
-    found = [*_reserved_targets(loaded, plans, sink), *_wrong_keys(loaded, plans)]
+    found = [*_reserved_targets(loaded, plans, sink), *_wrong_keys(loaded, plans, fold=fold)]
     if found:
         raise loaded.refusal(*found)
     return Captured(plans, tuple(facts), catalogue.identity, fold, tuple(waiting), planner.refused)
@@ -151,15 +159,17 @@ def tables_of(loaded: LoadedPipeline, source: Source, catalogue: Catalogue, sink
 class _Planner:
     """Makes the plans of tables, and collects what of the file does not fit their definitions."""
 
-    def __init__(self, loaded: LoadedPipeline, source: Source, sink: Sink) -> None:
+    def __init__(self, loaded: LoadedPipeline, source: Source, sink: Sink, *, fold: bool) -> None:
         self._loaded = loaded
+        self._fold = fold
         self._source = source
         self._sink = sink
         self.refused: dict[TableId, Found] = {}
 
     def plan_of(self, fact: TableFacts, schema: TableSchema, target: TableId) -> TablePlan:
         """Return a table's plan; as the source has it, if the file's columns do not fit."""
-        shape, alike = self._loaded.model.shape_of(fact.table), TablePlan.alike
+        alike = TablePlan.alike
+        shape = self._loaded.model.shape_of(fact.table, ignore_case=self._fold)
         if not schema.has_key and not shape.is_identity:
             what = "it has no key, so it is copied as it is: all of its rows and columns"
             self._refuse(fact.table, what, schema)
@@ -193,7 +203,8 @@ class _Planner:
         """Note what of the file's columns does not fit a table."""
         names = ", ".join(column.name for column in schema.copied_columns)
         fix = f"its columns are {names}; computed columns are never copied"
-        self.refused[table] = (("tables", str(table)), what, fix)
+        name = name_in(self._loaded.model.tables, table, ignore_case=self._fold)
+        self.refused[table] = (("tables", name or str(table)), what, fix)
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:
@@ -232,7 +243,8 @@ def needs_keys(loaded: LoadedPipeline) -> str:
 def _reserved_patterns(patterns: Sequence[TablePattern], catalogue: Catalogue) -> Iterator[Found]:
     """Yield patterns that name a reserved database, whose tables are never copied."""
     for number, pattern in enumerate(patterns):
-        holder = "" if "*" in pattern.database else catalogue.reserved_for(pattern.database)
+        database = pattern.database
+        holder = catalogue.reserved_for(database.text) if database.is_exact else ""
         if holder:
             what = f"the database {pattern.database} belongs to {holder}, and is never copied"
             yield ("source", "tables", number), what, "leave it out"
@@ -241,8 +253,15 @@ def _reserved_patterns(patterns: Sequence[TablePattern], catalogue: Catalogue) -
 def _reserved_targets(
     loaded: LoadedPipeline, plans: Sequence[TablePlan], sink: Sink
 ) -> Iterator[Found]:
-    """Yield tables that would be copied into a reserved database of the sink."""
+    """Yield tables whose target is in a reserved database, or has a name that no table has."""
     for plan in plans:
+        if wrong := _wrong_name(plan.sink_table):
+            yield (
+                ("sink", "route"),
+                f"{plan.schema.table} goes to {plan.sink_table}: {wrong}",
+                "correct the route, or route that table by its own name",
+            )
+            continue
         holder = sink.reserved_for(plan.sink_table.database)
         if holder:
             yield (
@@ -250,6 +269,18 @@ def _reserved_targets(
                 f"{plan.schema.table} goes to {plan.sink_table}, a database of {holder}",
                 "route it to a database of its own",
             )
+
+
+def _wrong_name(target: TableId) -> str:
+    """Return why no server has a table of this name, empty if one may."""
+    for name in (target.database, target.table):
+        if not name:
+            return "a name is empty"
+        if len(name) > MAX_NAME:
+            return f"a name has more than {MAX_NAME} characters"
+        if name.endswith(" "):
+            return "a name ends with a blank"
+    return ""
 
 
 def _unmatched_patterns(
@@ -292,6 +323,30 @@ def _unmatched_routes(
             yield WaitingPattern("sink.route", source, fix)
 
 
+def _unmatched_settings(
+    loaded: LoadedPipeline, base: Sequence[TableFacts], *, fold: bool
+) -> Iterator[Found | WaitingPattern]:
+    """Yield the settings of tables that are none's: patterns, and names in another case."""
+    model, tables = loaded.model, [fact.table for fact in base]
+    for name in model.tables:
+        pattern = TablePattern.parse(name)
+        fits = any(pattern.matches(table, ignore_case=fold) for table in tables)
+        if not pattern.is_exact and not fits:
+            fix = "correct it, remove it, or add its tables to source.tables"
+            yield WaitingPattern("tables", name, fix)
+    if fold:
+        return
+    named: Sequence[tuple[Path, Iterable[str]]] = (
+        (("snapshot", "tables"), model.snapshot.tables),
+        (("backfill",), model.backfill),
+        (("tables",), model.tables),
+    )
+    for path, names in named:
+        for name, near in mistyped(names, tables):
+            what = f"there is no table {name}, and the source tells upper and lower case apart"
+            yield (*path, name), what, f"did you mean {in_file(near)}?"
+
+
 def _as_found(loaded: LoadedPipeline, one: Found | WaitingPattern) -> Found:
     """Return the problem for a pattern or route that fits no table."""
     if not isinstance(one, WaitingPattern):
@@ -299,6 +354,9 @@ def _as_found(loaded: LoadedPipeline, one: Found | WaitingPattern) -> Found:
     if one.where == "sink.route":
         what = f"the route {one.pattern!r} fits none of the pipeline's tables"
         return ("sink", "route", one.pattern), what, one.fix
+    if one.where == "tables":
+        what = f"{one.pattern!r} fits none of the pipeline's tables"
+        return ("tables", one.pattern), what, one.fix
     patterns = [str(pattern) for pattern in loaded.model.source.patterns]
     what = f"no table fits {one.pattern}, or the account may not see it"
     fix, edge = one.fix, loaded.model.edge
@@ -332,11 +390,19 @@ def shared_targets(
             yield plan.schema.table, problem
 
 
-def _wrong_keys(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
+def _schema_named(name: str, plans: Sequence[TablePlan], *, fold: bool) -> TableSchema | None:
+    """Return the definition of the table that a name is of; None if there is none."""
+    pattern = TablePattern.parse(name)
+    schemas = (plan.schema for plan in plans)
+    return next((each for each in schemas if pattern.matches(each.table, ignore_case=fold)), None)
+
+
+def _wrong_keys(
+    loaded: LoadedPipeline, plans: Sequence[TablePlan], *, fold: bool
+) -> Iterator[Found]:
     """Yield tables whose configured split key is not their key."""
-    schemas = {str(plan.schema.table): plan.schema for plan in plans}
     for name, settings in loaded.model.snapshot.tables.items():
-        schema = schemas.get(name)
+        schema = _schema_named(name, plans, fold=fold)
         if schema is None or settings.key is None or settings.key == schema.primary_key:
             continue
         yield (

@@ -10,8 +10,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from airflow_cdc_provider.columns.source_port import ReadsText, offered
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.core.windows import (
     Clock,
@@ -60,13 +62,21 @@ def time_column(name: str, timezone: str | None, epoch: str | None) -> TimeColum
 
 def file_column(run: Run, table: str) -> TimeColumn:
     """Return the time column that the file's `backfill` names for a table."""
-    found = run.model.backfill.get(table)
+    found = run.model.backfill.get(_as_in_file(table))
     if found is None:
         raise refused(
             f"no column is named, and the file's backfill does not have {table}",
             "name the column, or write the table into the file's backfill",
         )
     return TimeColumn.of(found)
+
+
+def _as_in_file(table: str) -> str:
+    """Return a table's name as the file has it; the text itself if it is no name."""
+    try:
+        return str(TablePattern.of(TableId.parse(table)))
+    except ValueError:
+        return table
 
 
 def window_scope(run: Run, table: str, by: TimeColumn, window: Window) -> Scope:
@@ -80,7 +90,7 @@ def window_scope(run: Run, table: str, by: TimeColumn, window: Window) -> Scope:
 
 def backfill_findings(run: Run, plans: Iterable[TablePlan]) -> Iterator[Finding]:
     """Yield a finding for each table of the file's `backfill` that cannot have windows."""
-    schemas = {str(plan.schema.table): plan.schema for plan in plans}
+    schemas = {str(TablePattern.of(plan.schema.table)): plan.schema for plan in plans}
     is_new = not run.store.is_handed_off(run.name)
     for name, table in run.model.backfill.items():
         schema = schemas.get(name)

@@ -63,8 +63,9 @@ class SourceSection(Reference):
 
     type: str
     tables: tuple[Pattern, ...] = Field(
-        description='Tables to copy, as `"database.table"`; `*` stands for any characters. '
-        "The ledger (`airflow_cdc`) and the server's own databases are never among them.",
+        description='Tables to copy, as `"database.table"`; `*` stands for any characters, see '
+        "[names](names.md). The ledger (`airflow_cdc`) and the server's own "
+        "databases are never among them.",
         min_length=1,
         examples=[["shop.orders", "inventory.*"]],
     )
@@ -125,8 +126,8 @@ class SinkSection(Section):
     route: Routes = Field(
         default_factory=dict,
         description='Where tables go, as `"shop.*": "dr_shop.*"`; a `*` on the right is what it '
-        "was on the left. Exact tables go first, then the first pattern that fits. Without a "
-        "route a table keeps its name.",
+        "was on the left, `{1}` the first group of a regular expression. Exact tables go first, "
+        "then the first pattern that fits. Without a route a table keeps its name.",
         examples=[{"shop.*": "dr_shop.*"}],
     )
     existing_rows: Literal["refuse", "replace", "keep"] = Field(

@@ -3,6 +3,9 @@
 import { h } from "./dom.js";
 import { everyTableOf } from "./new_tables.js";
 
+/** What is left and right of the first `=` that is in no name in backticks, nor in a regular expression. */
+const ROUTE = /^((?:`(?:[^`]|``)+`|(?<![^\s.])\/(?:[^/\\]|\\.)+\/|[^=])*?)=(.*)$/s;
+
 /** Build the fields; `show` says which databases tables are chosen from. */
 export function routeFields(changed) {
   const kept = new Map();
@@ -33,7 +36,7 @@ export function routeFields(changed) {
     },
     chosen(databases) {
       const entries = lines.value.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
-        const [source, target] = line.split("=").map((part) => part.trim());
+        const [source, target] = (ROUTE.exec(line) ?? []).slice(1).map((part) => part.trim());
         if (source && target) return [source, target];
         throw { facts: { what: `“${line}” is no route.`, remedy: "Write source=sink, as in shop.orders=dr_shop.orders." } };
       });

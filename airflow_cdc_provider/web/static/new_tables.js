@@ -6,8 +6,12 @@ import { bytes, count, plural } from "./format.js";
 const MOST_SHOWN = 200;
 const SIZE = (table) => `about ${plural(table.rows, "row")}, ${bytes(table.bytes)}`;
 
-/** A dot inside a name is written doubled, as in the pipeline file. */
-export const everyTableOf = (database) => `${database.replaceAll(".", "..")}.*`;
+const PATTERN = /(?:`(?:[^`]|``)+`|(?<![^\s,.])\/(?:[^/\\]|\\.)+\/|[^\s,])+/gs;
+const IS_READ_OTHERWISE = /\*|^[./`]|\.$|\{\d+\}/;
+
+/** A name as the pipeline file has it: in backticks, or a dot inside it doubled. */
+const spelt = (name) => (IS_READ_OTHERWISE.test(name) ? `\`${name.replaceAll("`", "``")}\`` : name.replaceAll(".", ".."));
+export const everyTableOf = (database) => `${spelt(database)}.*`;
 
 /** Build the choice; `changed` is called after each change of it. `before` is what an earlier look had chosen. */
 export function tableChoice(tables, changed, before = null) {
@@ -21,7 +25,7 @@ export function tableChoice(tables, changed, before = null) {
   const search = h("input", { type: "search", placeholder: "Find a table", "aria-label": "Find a table", value: before?.search ?? "" });
   const patterns = h("textarea", { rows: "2", placeholder: "shop.order_*" });
   patterns.value = before?.patterns ?? "";
-  const typed = () => patterns.value.split(/[\s,]+/).filter(Boolean);
+  const typed = () => patterns.value.match(PATTERN) ?? [];
 
   function box(key, text, isChecked, isDisabled, act, ...more) {
     const input = h("input", { type: "checkbox", "data-key": key, disabled: isDisabled });
@@ -81,7 +85,7 @@ export function tableChoice(tables, changed, before = null) {
       h("p", {}, h("strong", {}, "Tables"), sum),
       search,
       list,
-      h("label", {}, "And what fits these patterns, now or later; * is any characters", patterns),
+      h("label", {}, "And what fits these patterns, now or later; * is any characters, /.../ a regular expression, `...` a name as it is", patterns),
     ],
     /** What another look at the same source begins with. */
     kept: () => ({ ticked: [...ticked], whole: [...whole], patterns: patterns.value, search: search.value }),
@@ -91,7 +95,7 @@ export function tableChoice(tables, changed, before = null) {
       ...typed(),
     ],
     databases() {
-      const named = typed().map((text) => text.split(".")[0]).filter((name) => names.includes(name));
+      const named = names.filter((name) => typed().some((text) => [`${spelt(name)}.`, `\`${name}\`.`].some((start) => text.startsWith(start))));
       const of = tables.filter((table) => ticked.has(table.table)).map((table) => table.database);
       return [...new Set([...whole, ...of, ...named])].sort();
     },

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from airflow_cdc_provider.core.findings import Level
+from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.systems.mysql.preflight.hidden_tables import hidden_findings
+from airflow_cdc_provider.systems.mysql.preflight.log_settings import name_findings
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
     Capabilities,
     Flavour,
@@ -13,6 +17,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
     read_capabilities,
 )
 from airflow_cdc_provider.systems.mysql.server.connection import query
+from airflow_cdc_provider.systems.mysql.server.privileges import parse_grants
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sessions import source
 
@@ -78,6 +83,38 @@ def test_statements_have_the_name_the_server_knows() -> None:
     assert capabilities(version=(8, 0, 36)).status_statement == "SHOW MASTER STATUS"
     assert capabilities(version=(8, 4, 0)).status_statement == "SHOW BINARY LOG STATUS"
     assert capabilities(Flavour.MARIADB, (11, 4, 2)).status_statement == "SHOW MASTER STATUS"
+
+
+@pytest.mark.parametrize(("value", "blocks"), [("0", 0), ("1", 0), ("2", 1), ("3", 1)])
+def test_a_source_whose_log_may_spell_names_otherwise_is_refused(value: str, blocks: int) -> None:
+    seen = capabilities(settings={"lower_case_table_names": value})
+    found = [*name_findings(seen, "source")]
+    assert [each.level for each in found] == [Level.BLOCK] * blocks
+    assert all(f"lower_case_table_names = {value}" in each.observed for each in found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "granted", "seen"),
+    [
+        ("/shop_[0-9]+/.*", "`shop\\_%`.*", True),
+        ("/shop_[0-9]+/.*", "`sh%`.*", True),
+        ("/shop_?[0-9]+/.*", "`shop%`.*", True),
+        ("/shop_?[0-9]+/.*", "`shop\\_%`.*", False),
+        ("/shop_1|crm/.*", "`shop\\_%`.*", False),
+        ("/shop_1|crm/.*", "*.*", True),
+        ("/(?i)shop/.*", "`shop`.*", False),
+        ("shop_*.*", "`shop\\_%`.*", True),
+        ("shop./a|b/", "`shop`.*", True),
+        ("shop./a|b/", "`shop`.`a`", False),
+        ("shop.`a*b`", "`other`.*", True),
+    ],
+)
+def test_a_pattern_is_refused_where_the_rights_do_not_cover_it(
+    pattern: str, granted: str, seen: bool
+) -> None:
+    grants = parse_grants([f"GRANT SELECT ON {granted} TO `a`@`%`"], "a")
+    found = [*hidden_findings(grants, capabilities(), "source", [TablePattern.parse(pattern)])]
+    assert (not found) is seen
 
 
 def test_cascades_are_logged_only_where_the_server_does_them_itself() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError, Sc
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_facts import TableKind
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import foreign_keys
 from airflow_cdc_provider.systems.mysql.server import introspection
@@ -228,32 +229,13 @@ def test_foreign_keys_and_triggers_are_found(server: SqlServer, database: str) -
     assert key.cascades
 
 
-@dataclass(frozen=True)
-class Everything:
-    database: str
-    table: str = "*"
-
-    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        return table.database == self.database
-
-
-@dataclass(frozen=True)
-class Named:
-    table: str
-    database: str = "*"
-
-    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        return table.table == self.table
-
-
 def test_patterns_pick_tables_of_every_kind(server: SqlServer, database: str) -> None:
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
     server.execute(f"CREATE TABLE {database}.tmp (id INT PRIMARY KEY)")
     server.execute(f"CREATE VIEW {database}.v AS SELECT 1")
     with source(server) as connection:
-        found = picked_tables(
-            connection, read_capabilities(connection), [Everything(database)], [Named("tmp")]
-        )
+        every, temporary = map(TablePattern.parse, (f"{database}.*", "*.tmp"))
+        found = picked_tables(connection, read_capabilities(connection), [every], [temporary])
     assert [(fact.table.table, fact.kind) for fact in found] == [
         ("t", TableKind.BASE),
         ("v", TableKind.VIEW),

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level
-from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import (
+    TableId,
+    quote_identifier,
+    quote_table,
+    table_option,
+)
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -351,5 +356,5 @@ def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
             return (
                 f"define the column {mismatch.subject} as the source does, or rename or drop the "
                 "table and let it be created; if the source's table was changed since it was "
-                f"copied, `reset --table {plan.schema.table}` then: only that is read again"
+                f"copied, `reset {table_option(plan.schema.table)}` then: only that is read again"
             )

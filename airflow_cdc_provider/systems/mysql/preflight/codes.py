@@ -32,6 +32,11 @@ class Code(FindingCode):
         "block",
         "`OFF`: rows become visible in another order than the log's",
     )
+    SOURCE_LOWER_CASE_TABLE_NAMES = (
+        "source.lower_case_table_names",
+        "block",
+        "2: how the log spells the names of tables is not known",
+    )
     SOURCE_SYNC_BINLOG = (
         "source.sync_binlog",
         "warn",

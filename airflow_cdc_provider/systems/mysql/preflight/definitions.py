@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, RetryableError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
+from airflow_cdc_provider.core.table_picks import in_file
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
     AttributeKind,
@@ -180,5 +181,5 @@ def _remedy(schema: TableSchema) -> str:
     """Return the advice for a definition that cannot be printed."""
     return (
         "use characters of at most three bytes there (no emoji), or put "
-        f'"{schema.table}" into source.exclude'
+        f"{in_file(schema.table)} into source.exclude"
     )

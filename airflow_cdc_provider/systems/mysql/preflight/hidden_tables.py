@@ -6,11 +6,13 @@ pattern with a star would then pick fewer tables than there are, and nobody woul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from airflow_cdc_provider.columns.source_port import Pattern
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import quote_identifier
+from airflow_cdc_provider.core.name_patterns import NamePattern
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants
@@ -21,24 +23,43 @@ def hidden_findings(
 ) -> Iterator[Finding]:
     """Yield findings for patterns that may match tables which the account cannot see."""
     for pattern in patterns:
-        if "*" not in pattern.database + pattern.table:
+        if pattern.is_exact:
             continue  # a table that is named and not seen is refused by its name
         if not _sees_all(grants, capabilities, pattern.database):
             yield _hidden(grants, subject, pattern)
 
 
-def _sees_all(grants: Grants, capabilities: Capabilities, database: str) -> bool:
+def _sees_all(grants: Grants, capabilities: Capabilities, database: NamePattern) -> bool:
     """Tell whether the account can see all tables of the databases of a pattern."""
-    if "*" in database:
-        return grants.holds_on_all("SELECT", database.replace("_", "\\_").replace("*", "%"))
-    names = {database, database.lower() if capabilities.names_fold_case else database}
+    if not database.is_exact:
+        return any(grants.holds_on_all("SELECT", names) for names in _granted_as(database))
+    name = database.text
+    names = {name, name.lower() if capabilities.names_fold_case else name}
     return any(grants.holds("SELECT", name) for name in names)
+
+
+def _granted_as(database: NamePattern) -> list[str]:
+    """Return the names of databases, as a grant has them, that hold all of a pattern.
+
+    Of a regular expression only the letters are known that each name begins with.
+    """
+    if database.stars:
+        return [database.text.replace("_", "\\_").replace("*", "%")]
+    letters = "" if "|" in database.text else _sure_letters(database.text)
+    return [f"{letters[:end]}%".replace("_", "\\_") for end in range(len(letters) + 1)]
+
+
+def _sure_letters(regex: str) -> str:
+    """Return the letters that begin all that a regular expression without alternatives fits."""
+    begins = re.match(r"(\w*)([*?{]?)", regex, re.ASCII)
+    letters, is_optional = ("", "") if begins is None else begins.groups()
+    return letters[:-1] if is_optional else letters
 
 
 def _hidden(grants: Grants, subject: str, pattern: Pattern) -> Finding:
     """Return the finding for a pattern that may match hidden tables."""
-    every = "*" in pattern.database
-    level = "*" if every else quote_identifier(pattern.database)
+    every = not pattern.database.is_exact
+    level = "*" if every else quote_identifier(pattern.database.text)
     return Finding(
         Code.TABLE_HIDDEN,
         Level.BLOCK,

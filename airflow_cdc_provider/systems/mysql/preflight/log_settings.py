@@ -100,6 +100,7 @@ def log_findings(
 ) -> Iterator[Finding]:
     """Yield the findings about the source server and its log."""
     yield from _server(capabilities, subject)
+    yield from name_findings(capabilities, subject)
     yield _watermark(capabilities, subject)
     if not capabilities.has_log:
         return
@@ -122,6 +123,22 @@ def written_log_findings(
     yield from _retention(capabilities, subject)
     yield from _log_filters(connection, capabilities, subject)
     yield from replica_findings(connection, capabilities, subject)
+
+
+def name_findings(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield a finding if the log may spell a table's name otherwise than the catalogue does."""
+    kept = capabilities.setting("lower_case_table_names", default="0")
+    if kept not in ("0", "1"):
+        yield Finding(
+            Code.SOURCE_LOWER_CASE_TABLE_NAMES,
+            Level.BLOCK,
+            subject,
+            f"lower_case_table_names = {kept}",
+            "lower_case_table_names = 0 or 1",
+            "names are kept as they were written and compared without case: changes of a table "
+            "that the log spells otherwise would be taken for another table's",
+            "copy from a server that has 0 or 1; it is set once, when a server is initialized",
+        )
 
 
 def statement_findings(capabilities: Capabilities, subject: str) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import bounding, comparable
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
-from airflow_cdc_provider.core.table_picks import exclude_line
+from airflow_cdc_provider.core.table_picks import exclude_line, in_file
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import require_known
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import parse_keys
@@ -59,7 +59,7 @@ def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
             "the log shows a history row like a new row of the same key"
             if history
             else "only tables have rows in the log; it is left out",
-            f'put "{fact.table}" into source.exclude',
+            f"put {in_file(fact.table)} into source.exclude",
         )
 
 
@@ -93,7 +93,8 @@ def migration_findings(tables: Iterable[TableId]) -> Iterator[Finding]:
             "tables that stay",
             "such a tool ends by renaming and dropping tables, which stops the stream; it copies "
             "the table's rows a second time until then",
-            f'put "{table}" into source.exclude, and change definitions while the pipeline rests',
+            f"put {in_file(table)} into source.exclude, and change definitions while the pipeline "
+            "rests",
         )
 
 
@@ -224,7 +225,7 @@ def _types(schema: TableSchema) -> Iterator[Finding]:
                 f"column {column.name}: {error.what}",
                 "a type of the value model",
                 error.risk,
-                f'put "{schema.table}" into source.exclude',
+                f"put {in_file(schema.table)} into source.exclude",
                 only=str(schema.table),
             )
 

@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.errors import (
     UnsupportedTableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.table_picks import in_file
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.server.catalogue import (
@@ -188,7 +189,7 @@ def create_statement(
             where=str(table),
             risk="a default or an expression would become another one at the sink",
             remedy="write the bytes as x'..' in the default or the expression, or put "
-            f'"{table}" into source.exclude',
+            f"{in_file(table)} into source.exclude",
         ) from None
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of
 from airflow_cdc_provider.columns.row_keys import row_codes
 from airflow_cdc_provider.core.errors import IntegrityError
-from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table, table_option
 from airflow_cdc_provider.core.table_schema import TypeKind
 from airflow_cdc_provider.systems.mysql.wire.row_match import any_of, matches_sql
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
@@ -134,7 +134,7 @@ class _Deletes:
             f"sink has {gone} of them",
             where=f"table {self._plan.sink_table} on {self._session.where}",
             risk="somebody else has written to the sink's table; nothing of the batch was kept",
-            remedy=f"`reset` it with --table {table}: all its rows are read again",
+            remedy=f"`reset` it with {table_option(table)}: all its rows are read again",
         )
 
 

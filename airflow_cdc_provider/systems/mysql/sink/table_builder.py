@@ -23,7 +23,12 @@ from airflow_cdc_provider.core.errors import (
     RowRefusedError,
     UnsupportedTableError,
 )
-from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import (
+    TableId,
+    quote_identifier,
+    quote_table,
+    table_option,
+)
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
@@ -336,5 +341,5 @@ def _not_made(change: SchemaChange, error: CdcError) -> CdcError:
         f"table {change.before.sink_table}; {error.where}",
         "none yet: what came before the statement is committed, nothing behind it",
         "mend what the sink speaks of and run again; or drop its table, then "
-        f"`reset` with --table {change.table}: only that is read again",
+        f"`reset` with {table_option(change.table)}: only that is read again",
     )

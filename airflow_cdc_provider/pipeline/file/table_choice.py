@@ -1,0 +1,44 @@
+"""Which of the file's settings of single tables are a table's.
+
+A table's own name goes before patterns, and these go in the file's order: one section is a table's,
+and nothing is put together of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
+from airflow_cdc_provider.pipeline.file.table_sections import TableSection
+
+
+def name_in(names: Iterable[str], table: TableId, *, ignore_case: bool = False) -> str | None:
+    """Return the one of these names and patterns that is a table's; None if there is none."""
+    ordered = sorted(names, key=lambda name: not TablePattern.parse(name).is_exact)
+    fitting = (
+        name for name in ordered if TablePattern.parse(name).matches(table, ignore_case=ignore_case)
+    )
+    return next(fitting, None)
+
+
+def shape_in(
+    sections: Mapping[str, TableSection], table: TableId, *, ignore_case: bool = False
+) -> TableShape:
+    """Return how a table differs at the sink, apart from its name."""
+    name = name_in(sections, table, ignore_case=ignore_case)
+    return SAME_SHAPE if name is None else sections[name].shape
+
+
+def mistyped(names: Iterable[str], tables: Iterable[TableId]) -> list[tuple[str, TableId]]:
+    """Return names of one table that none has, each with a table whose name has another case."""
+    tables = tuple(tables)
+    exact = [(name, TablePattern.parse(name)) for name in names]
+    return [
+        (name, near)
+        for name, pattern in exact
+        if pattern.is_exact and not any(map(pattern.matches, tables))
+        for near in tables
+        if pattern.matches(near, ignore_case=True)
+    ]
