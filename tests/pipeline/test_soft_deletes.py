@@ -87,7 +87,7 @@ class Kept:
         print(f"seed: {seed}")
         self.rng = random.Random(seed)
         self.number = 0
-        for _ in range(60):
+        for _ in range(20):
             self.write()
 
     def write(self) -> None:
@@ -171,7 +171,8 @@ def _bodies(name: str, key: str, told: str) -> dict[str, str]:
         values = f"'{name}', {row}.{key}, '{op}', {told.format(row)}, UTC_TIMESTAMP(6)"
         return f"INSERT INTO history (name, k, op, told, at) VALUES ({values});"
 
-    same = f"BINARY {told.format('NEW')} <=> BINARY {told.format('OLD')}"  # then the log has nothing of it
+    # where nothing differs the log has no event
+    same = f"BINARY {told.format('NEW')} <=> BINARY {told.format('OLD')}"
     moved = (
         f"IF {same} THEN BEGIN END; ELSEIF CAST(NEW.{key} AS BINARY) = CAST(OLD.{key} AS BINARY) "
         f"THEN {kept('u', 'NEW')} ELSE {kept('d', 'OLD')} {kept('c', 'NEW')} END IF;"
@@ -200,12 +201,7 @@ class SoftDeletes:
         for name in OF:
             assert kept.living_are_the_sources(name)
             last = kept.last(name)
-            for key, (is_marked, op, told) in kept.held(name).items():
-                if told != last[key].told or is_marked != (last[key].op == "d"):
-                    print(key, is_marked, op, told, last[key])
-                    print(kept.at_source(f"SELECT * FROM history WHERE name='{name}' and lower(k) = '{key}' ORDER BY seq"))
-                    print(shop.sink_rows(f"SELECT * FROM {name} WHERE {OF[name][0]} = '{key}'"))
-                    print(shop.sink_rows(f"SELECT max(place), op FROM people group by op"))
+            for key, (is_marked, _, told) in kept.held(name).items():
                 assert told == last[key].told
                 assert is_marked == (last[key].op == "d")
         indexes = {row[2] for row in shop.sink_rows("SHOW INDEX FROM people")}
@@ -387,5 +383,5 @@ def test_an_existing_table_without_the_columns_is_refused_with_the_statement_tha
     catch_up(shop)
     assert shop.sink_rows("SELECT _deleted, op, at FROM orders") == [(0, "r", None)] * 3
     shop.path.write_text(f'{text}tables: {{"{shop.database}.orders": {{deletes: soft}}}}\n')
-    with pytest.raises(PipelineFileError, match="rows and columns of .*orders are others now"):
+    with pytest.raises(PipelineFileError, match=r"rows and columns of .*orders are others now"):
         catch_up(shop)
