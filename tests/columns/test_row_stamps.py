@@ -47,8 +47,8 @@ def test_transactions_are_told_by_their_place_time_and_server() -> None:
     stamps = stamps_of(POINTS, "mysql")
     assert listed(stamps) == [
         ("bin.000007:4", None, "one"),
-        ("bin.000007:999999", datetime(1970, 1, 1, 0, 0, 1, 500_000), "one"),
-        ("bin.1000000:10", datetime(1970, 1, 1, 0, 0, 0, 1), "two"),
+        ("bin.000007:999999", datetime.fromisoformat("1970-01-01 00:00:01.500"), "one"),
+        ("bin.1000000:10", datetime.fromisoformat("1970-01-01 00:00:00.000001"), "two"),
     ]
     assert stamps_of([], "mysql").num_rows == 0
     assert stamp_of(POINTS[1], "mysql", Operation.TRUNCATE) == RowStamp(

@@ -62,6 +62,7 @@ _LOG = "type: changelog\n  path: /data/changes"
 _BEGINS = "stream: {start: latest"
 _ENDS = "stream: {mode: snapshot_only}"
 _TYPED = 'tables:\n  "shop.a": {columns: {type: '
+_MARKED = 'tables:\n  "shop.a": {'
 _BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
     ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
@@ -157,6 +158,23 @@ WRONG = [
         "given a type, and is not copied",
     ),
     ("DR_DSN", f"DR_DSN\n{_TYPED}{{a: ''}}}}}}", 8, "at least 1 character"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n{_MARKED}deletes: soft}}", 9, "holds each change as an event"),
+    (
+        "dsn_env: DR_DSN",
+        f"{_LOG}\n{_MARKED}metadata: {{server: s}}}}",
+        9,
+        "what it would say is in each event",
+    ),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}deletes: never}}", 8, "write hard or soft"),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}metadata: {{deleted: d}}}}", 8, "deletes are hard"),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}metadata: {{operations: o}}}}", 8, "mean 'operation'?"),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}metadata: {{table: x, server: X}}}}", 8, "have the name x"),
+    (
+        "DR_DSN",
+        f"DR_DSN\n{_MARKED}deletes: soft, columns: {{constants: {{_Deleted: 1}}}}}}",
+        8,
+        "and one that is copied or constant",
+    ),
     ("pipeline: shop", "pipeline: [", 3, "not YAML"),
 ]
 
