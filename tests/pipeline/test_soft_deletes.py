@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_cdc_provider.core.errors import PipelineFileError, TablesStoppedError
+from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
@@ -27,6 +27,7 @@ from airflow_cdc_provider.views.reports import plan_form, plan_lines
 from tests.beside import beside
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
+from tests.pipeline.test_stream_ends import kill_once_it_moves
 from tests.servers.given import SqlServer
 
 SETTINGS = """\
@@ -222,8 +223,8 @@ class SoftDeletes:
         assert kept.living_are_the_sources("people")
         assert kept.living_are_the_sources("words")
         since = kept.seq()
-        for _ in range(40):
-            kept.write()
+        with beside(kept.write, every_s=0.01):
+            kill_once_it_moves(shop)
         catch_up(shop)
         assert kept.is_as_logged("people", since=since)
         assert kept.is_as_logged("words", since=since)
@@ -368,7 +369,7 @@ class TestFromMariaDb(SoftDeletes):
         return mariadb_server
 
 
-def test_an_existing_table_without_the_columns_is_refused_with_the_statement_that_adds_them(
+def test_an_existing_table_gets_the_columns_by_the_fixes_and_keeps_the_rows_it_had_marked(
     shop: Shop,
 ) -> None:
     text = shop.path.read_text()
@@ -380,8 +381,21 @@ def test_an_existing_table_without_the_columns_is_refused_with_the_statement_tha
     assert set(found) == {"sink.column", "sink.unique_key"}
     for finding in check(shop.run()).blocks:
         shop.sink.execute(finding.fix)
+    strange = (
+        "INSERT INTO orders VALUES (1, 'other', 9, 0, 'c', NULL), (99, 'mine', 5, 0, 'c', NULL)"
+    )
+    shop.sink.execute(strange, database=shop.target)
+    with pytest.raises(RefusedError, match="holds rows, and nothing says that"):
+        catch_up(shop)
+    text = text.replace("sink:\n", "sink:\n  existing_rows: replace\n")
+    shop.path.write_text(f'{text}tables: {{"{shop.database}.orders": {settings}}}\n')
     catch_up(shop)
-    assert shop.sink_rows("SELECT _deleted, op, at FROM orders") == [(0, "r", None)] * 3
+    assert shop.sink_rows("SELECT id, note, _deleted, op, at FROM orders ORDER BY id") == [
+        (1, "one", 0, "r", None),
+        (2, "two", 0, "r", None),
+        (3, None, 0, "r", None),
+        (99, "mine", 1, "d", None),
+    ]
     shop.path.write_text(f'{text}tables: {{"{shop.database}.orders": {{deletes: soft}}}}\n')
     with pytest.raises(PipelineFileError, match=r"rows and columns of .*orders are others now"):
         catch_up(shop)
