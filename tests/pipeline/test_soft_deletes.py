@@ -409,3 +409,17 @@ def test_an_existing_table_gets_the_columns_by_the_fixes_and_keeps_the_rows_it_h
     shop.path.write_text(f'{text}tables: {{"{shop.database}.orders": {{deletes: soft}}}}\n')
     with pytest.raises(PipelineFileError, match=r"rows and columns of .*orders are others now"):
         catch_up(shop)
+
+
+def test_a_deleted_row_that_the_sink_never_had_comes_marked(shop: Shop) -> None:
+    settings = "{deletes: soft, metadata: {deleted: gone, operation: op}}"
+    more = f'tables: {{"{shop.database}.orders": {settings}}}\nstream: {{start: latest}}\n'
+    shop.path.write_text(shop.path.read_text() + more)
+    catch_up(shop)
+    shop.at_source("DELETE FROM orders WHERE id = 1")
+    shop.at_source("UPDATE orders SET note = 'new' WHERE id = 2")
+    catch_up(shop)
+    assert shop.sink_rows("SELECT * FROM orders ORDER BY id") == [
+        (1, "one", 10, 1, "d"),
+        (2, "new", 20, 0, "u"),
+    ]
