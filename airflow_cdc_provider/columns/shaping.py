@@ -8,6 +8,8 @@ by both its images: an update that leaves the filter is a delete, one that enter
 
 **Rows marked as deleted.** A delete becomes an update that sets the flag, and so does the half of a
 change of key that takes the old key away: the other half is an insert.
+
+**Metadata** says of each row what wrote it last (`row_stamps`). A change of key writes an insert.
 """
 
 from __future__ import annotations
@@ -23,21 +25,29 @@ from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, number
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.filtering import true_in
 from airflow_cdc_provider.columns.numpy_types import BoolArray
+from airflow_cdc_provider.columns.row_stamps import no_stamps, stamped_alike, stamped_changes
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import RowFilter
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn
 
 
-def shaped_rows(rows: SplitRows, plan: TablePlan) -> SplitRows:
-    """Filter and shape a split's rows for the sink; return the same object if nothing differs."""
+def shaped_rows(rows: SplitRows, plan: TablePlan, stamp: RowStamp | None = None) -> SplitRows:
+    """Filter and shape a split's rows for the sink; return the same object if nothing differs.
+
+    `stamp` is what the metadata says of them; None: they are not to be written.
+    """
     if plan.shape.is_identity:
         return rows
     batches = []
     for each in rows.batches():
         copied = copied_rows(each, plan)
-        batches.append(sink_columns(each if copied is None else each.filter(copied), plan))
+        some = each if copied is None else each.filter(copied)
+        count = some.num_rows
+        stamps = no_stamps(plan, count) if stamp is None else stamped_alike(plan, stamp, count)
+        batches.append(sink_columns(some, plan, stamps=stamps))
     return ArrowRows(pa.Table.from_batches(batches, shaped_columns(rows.schema, plan)))
 
 
@@ -74,19 +84,33 @@ def source_keys(keys: pa.Table, plan: TablePlan) -> pa.Table:
     return pa.Table.from_arrays([keys.column(names[name]) for name in own], names=list(own))
 
 
-def shaped_changes(changes: TableChanges, plan: TablePlan) -> TableChanges:
-    """Return a table's changes as the sink's rows change; the same object where nothing differs.
+def copied_changes(changes: TableChanges, plan: TablePlan) -> TableChanges:
+    """Return what a table's changes do to the rows that are copied, in the source's columns.
 
     Both images of a change must be whole.
     """
+    return changes if plan.shape.where is None else _filtered(changes, plan.shape.where)
+
+
+def shaped_changes(
+    changes: TableChanges, plan: TablePlan, log: pa.RecordBatch | None = None
+) -> TableChanges:
+    """Return changes of copied rows as the sink's rows change; the same object if nothing differs.
+
+    `log` is what the metadata says of each transaction (`stamps_of`); it may be left out where the
+    table has none.
+    """
     if plan.shape.is_identity:
         return changes
-    if plan.shape.where is not None:
-        changes = _filtered(changes, plan.shape.where)
     if plan.shape.deleted_flag:
-        return _marked(changes, plan)
-    before, after = sink_columns(changes.before, plan), sink_columns(changes.after, plan)
-    return _with_images(changes, before, after)
+        return _marked(changes, plan, log)
+    before, op = sink_columns(changes.before, plan), as_numpy(changes.op)
+    stamps = None
+    if plan.shape.metadata.named and log is not None:
+        moves = (op == Op.UPDATE) & _moves_key(changes, plan.schema.primary_key)
+        kinds = np.where(moves, np.int8(Op.INSERT), op)
+        stamps = stamped_changes(plan, kinds, changes.transaction, log)
+    return _with_images(changes, before, sink_columns(changes.after, plan, stamps=stamps))
 
 
 def shaped_columns(columns: pa.Schema, plan: TablePlan) -> pa.Schema:
@@ -103,11 +127,16 @@ def shaped_columns(columns: pa.Schema, plan: TablePlan) -> pa.Schema:
 
 
 def sink_columns(
-    rows: pa.RecordBatch, plan: TablePlan, deleted: BoolArray | None = None
+    rows: pa.RecordBatch,
+    plan: TablePlan,
+    deleted: BoolArray | None = None,
+    *,
+    stamps: pa.RecordBatch | None = None,
 ) -> pa.RecordBatch:
     """Return rows of the source with the sink's columns.
 
-    `deleted` says which are marked; None: none is.
+    `deleted` says which are marked; None: none is. `stamps` are the metadata columns; None: all are
+    NULL.
     """
     outputs = plan.shape.columns_of(plan.schema)
     arrays = [_values(rows, each) for each in outputs]
@@ -116,6 +145,10 @@ def sink_columns(
         flags = np.zeros(rows.num_rows, np.int8) if deleted is None else deleted.astype(np.int8)
         arrays.append(as_arrow(flags, None, pa.int8()))
         names.append(plan.shape.deleted_flag)
+    if plan.shape.metadata.named:
+        stamps = no_stamps(plan, rows.num_rows) if stamps is None else stamps
+        arrays += stamps.columns
+        names += stamps.schema.names
     fields = [pa.field(n, a.type) for n, a in zip(names, arrays, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -187,7 +220,7 @@ def _filtered(changes: TableChanges, condition: RowFilter) -> TableChanges:
 # --- rows that are marked --------------------------------------------------------------------
 
 
-def _marked(changes: TableChanges, plan: TablePlan) -> TableChanges:
+def _marked(changes: TableChanges, plan: TablePlan, log: pa.RecordBatch | None) -> TableChanges:
     """Return changes that mark a row where the source deletes it, or moves it to another key."""
     op = as_numpy(changes.op)
     moves = (op == Op.UPDATE) & _moves_key(changes, plan.schema.primary_key)
@@ -198,7 +231,12 @@ def _marked(changes: TableChanges, plan: TablePlan) -> TableChanges:
     wide = changes.take(numbers_of(places))
     after = _chosen(takes, wide.before, wide.after)
     put = replace(wide, op=as_arrow(kinds.astype(np.int8), None, pa.int8()))
-    return _with_images(put, sink_columns(wide.before, plan), sink_columns(after, plan, takes))
+    stamps = None
+    if plan.shape.metadata.named and log is not None:
+        written = np.where(takes, np.int8(Op.DELETE), kinds).astype(np.int8)
+        stamps = stamped_changes(plan, written, wide.transaction, log)
+    marked = sink_columns(after, plan, takes, stamps=stamps)
+    return _with_images(put, sink_columns(wide.before, plan), marked)
 
 
 def _moves_key(changes: TableChanges, key: Sequence[str]) -> BoolArray:

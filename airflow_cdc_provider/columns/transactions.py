@@ -41,6 +41,13 @@ class TransactionColumns(Protocol):
     def facts_of(self, points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:
         """Return the transactions' fields for a Debezium envelope, by Debezium's names."""
 
+    def stamps_of(self, points: Sequence[TransactionPoint]) -> pa.RecordBatch:
+        """Return what metadata columns say of the transactions, a row each.
+
+        `position`, the text of the place where it begins, `committed_at`, the commit's moment in
+        UTC or NULL, and `server`, the one whose log it is.
+        """
+
 
 def transactions_of(system: str) -> TransactionColumns:
     """Return the converter of a system's transactions to columns."""

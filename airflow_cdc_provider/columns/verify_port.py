@@ -171,8 +171,11 @@ class VerifySide(Protocol):
     def definition(self, table: TableId) -> TableSchema | None:
         """Return a table's definition; None if it does not exist or the account cannot see it."""
 
-    def counts(self, table: TableSchema, key: tuple[str, ...]) -> RowCounts:
-        """Return a table of this side, to count its rows by ranges of a key."""
+    def counts(self, table: TableSchema, key: tuple[str, ...], *, flag: str = "") -> RowCounts:
+        """Return a table of this side, to count its rows by ranges of a key.
+
+        Rows that are marked as deleted, by the column `flag`, are not counted.
+        """
 
     def table(self, pair: TablePair) -> TableSide:
         """Return this side of a table, to be compared by a digest of its own."""

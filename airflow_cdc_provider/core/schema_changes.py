@@ -17,6 +17,7 @@ from enum import StrEnum
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 
@@ -214,6 +215,8 @@ class SchemaChange:
     """The table is gone at the source, and is not copied from there on."""
     drops_target: bool = False
     """The sink's table goes with it."""
+    stamp: RowStamp | None = None
+    """What is said of the rows of a table that keeps deleted rows, where it truncates."""
 
     @property
     def table(self) -> TableId:

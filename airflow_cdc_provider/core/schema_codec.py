@@ -9,6 +9,7 @@ from airflow_cdc_provider.core.codec import Json, position_from_json, position_t
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import Operation, RowStamp
 from airflow_cdc_provider.core.schema_changes import Difference, SchemaChange
 from airflow_cdc_provider.core.table_schema import (
     Column,
@@ -49,7 +50,7 @@ def schema_from_json(form: Json, named: NamedType) -> TableSchema:
 
 def change_to_json(change: SchemaChange) -> Json:
     """Return the JSON form of a change of a table's definition."""
-    return {
+    form = {
         "before": plan_to_json(change.before),
         "after": plan_to_json(change.after),
         "difference": asdict(change.difference),
@@ -60,6 +61,9 @@ def change_to_json(change: SchemaChange) -> Json:
         "leaves": change.leaves,
         "drops_target": change.drops_target,
     }
+    if change.stamp is not None:
+        form["stamp"] = asdict(change.stamp)
+    return form
 
 
 def change_from_json(form: Json) -> SchemaChange:
@@ -77,8 +81,16 @@ def change_from_json(form: Json) -> SchemaChange:
             "after": plan_from_json(form["after"], _type),
             "difference": Difference(**{**stated, **lists, **pairs}),
             "through": position_from_json(form["through"]),
+            "stamp": _stamp(form.get("stamp")),
         }
     )
+
+
+def _stamp(form: Json | None) -> RowStamp | None:
+    """Read what is said of deleted rows from its JSON form."""
+    if form is None:
+        return None
+    return RowStamp(**{**form, "operation": Operation(form["operation"])})
 
 
 def _column(form: Json, named: NamedType) -> Column:

@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.row_filters import (
     filter_from_json,
     filter_to_json,
 )
+from airflow_cdc_provider.core.row_metadata import NO_METADATA, MetadataTypes, RowMetadata
 from airflow_cdc_provider.core.table_schema import (
     Column,
     ColumnType,
@@ -92,6 +93,8 @@ class TableShape:
     """
     key: tuple[str, ...] = ()
     """The sink's key by the names of its columns; none: the source's primary key."""
+    metadata: RowMetadata = NO_METADATA
+    """The columns that say of each row where it comes from, behind all others."""
 
     @property
     def is_identity(self) -> bool:
@@ -99,7 +102,7 @@ class TableShape:
         return self == SAME_SHAPE
 
     def columns_of(self, schema: TableSchema) -> tuple[OutputColumn, ...]:
-        """Return the sink's columns without the flag, and without computed ones."""
+        """Return the sink's columns without flag and metadata, and without computed ones."""
         if not self.takes_others:
             return self.columns
         given: dict[str, list[OutputColumn]] = {}
@@ -110,6 +113,17 @@ class TableShape:
         found = [each for name in copied for each in given.get(name, [OutputColumn(name, name)])]
         unmet = [each for each in self.columns if each.source not in copied]
         return (*found, *unmet)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Return the sink's columns that say what became of a row: the flag and the metadata."""
+        flag = (self.deleted_flag,) if self.deleted_flag else ()
+        return (*flag, *self.metadata.named.values())
+
+    @property
+    def without_metadata(self) -> TableShape:
+        """Return the shape without the columns of metadata."""
+        return replace(self, metadata=NO_METADATA)
 
     @property
     def types(self) -> Mapping[str, tuple[str, str]]:
@@ -134,7 +148,8 @@ class TableShape:
         def essence(shape: TableShape) -> object:
             left_out = names.intersection(shape.left_out) if shape.takes_others else None
             columns = frozenset(shape.columns_of(schema))
-            return columns, shape.takes_others, left_out, shape.where, shape.deleted_flag, shape.key
+            marks = shape.deleted_flag, shape.metadata
+            return columns, shape.takes_others, left_out, shape.where, marks, shape.key
 
         return essence(self) == essence(other)
 
@@ -185,6 +200,7 @@ class TableShape:
             where=None if form["where"] is None else filter_from_json(form["where"]),
             deleted_flag=form["deleted_flag"],
             key=tuple(form["key"]),
+            metadata=RowMetadata(**form.get("metadata", {})),  # not named by earlier releases
         )
 
 
@@ -200,6 +216,8 @@ class AddedTypes:
     text: ColumnType
     flag: ColumnType
     """A whole number of 8 bits."""
+    metadata: MetadataTypes | None = None
+    """None: the sink has no columns of metadata."""
 
 
 def shaped_schema(
@@ -219,6 +237,8 @@ def shaped_schema(
     columns += _computed(schema, shape)
     if shape.deleted_flag:
         columns.append(Column(shape.deleted_flag, added.flag, nullable=False))
+    if added.metadata is not None:
+        columns += added.metadata.columns_of(shape.metadata)
     return TableSchema(
         table=table,
         columns=tuple(columns),
@@ -257,14 +277,16 @@ def _require_possible(schema: TableSchema, shape: TableShape, added: AddedTypes)
     for name in sorted(asked - copied.keys()):
         raise ValueError(f"{schema.table} has no column {name} that is copied")
     names = [each.name for each in outputs] + [each.name for each in _computed(schema, shape)]
-    names += [shape.deleted_flag] if shape.deleted_flag else []
+    names += shape.marks
+    if shape.metadata.named and added.metadata is None:
+        raise ValueError(f"this kind of sink has no columns of metadata for {schema.table}")
     for name in sorted({n for n in names if _folded(names).count(n.casefold()) > 1}):
         raise ValueError(f"{schema.table} would have two columns {name} at the sink")
     for each in outputs:
         _require_value(schema, each, copied, added)
     masked = {each.name for each in outputs if each.mask}
     for name in shape.key:
-        if name not in names or name in masked or name == shape.deleted_flag:
+        if name not in names or name in masked or name in shape.marks:
             raise ValueError(f"{name} cannot be in the key of {schema.table} at the sink")
 
 

@@ -77,7 +77,18 @@ def _columns(plan: TablePlan) -> str:
     types = [f"{o.source} as {o.type}" for o in copied if o.type]
     parts = (("renamed", renamed), ("masked", masked), ("of type", types), ("constant", constants))
     told = "".join(f", {word}: {', '.join(names)}" for word, names in parts if names)
-    return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}"
+    marks = _marks(plan)
+    return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}{marks}"
+
+
+def _marks(plan: TablePlan) -> str:
+    """Return which columns say of rows what became of them, empty if there are none."""
+    flag, metadata = plan.shape.deleted_flag, plan.shape.metadata.named
+    told = f", deleted rows are kept, marked in {flag}" if flag else ""
+    if metadata:
+        named = (f"{kind} in {name}" for kind, name in metadata.items())
+        told += f", metadata: {', '.join(named)}"
+    return told
 
 
 def _key_text(key: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.merge import merge
 from airflow_cdc_provider.columns.rows import ArrowRows
 from airflow_cdc_provider.columns.shaping import (
+    copied_changes,
     shaped_changes,
     shaped_columns,
     shaped_keys,
@@ -100,7 +101,7 @@ def test_where_nothing_differs_the_very_same_objects_are_handed_on() -> None:
     plan = TablePlan.alike(ORDERS, TableId("dw", "orders"), 0)
     rows, changes = rows_of((1, "EU", 2)), changes_of((Op.INSERT, None, (1, "EU", 2)))
     assert shaped_rows(rows, plan) is rows
-    assert shaped_changes(changes, plan) is changes
+    assert shaped_changes(copied_changes(changes, plan), plan) is changes
     assert shaped_columns(ROWS, plan) is ROWS
     assert shaped_keys(changes.after, plan) is changes.after
 
@@ -193,7 +194,11 @@ def test_an_update_that_leaves_the_filter_deletes_and_one_that_enters_it_inserts
         (Op.DELETE, (6, "EU", 1), None),
     )
     none = (None, None, None)
-    assert shown(shaped_changes(changes, planned(TableShape(where=EU)))) == [
+    assert shown(
+        shaped_changes(
+            copied_changes(changes, planned(TableShape(where=EU))), planned(TableShape(where=EU))
+        )
+    ) == [
         (Op.DELETE, (1, "EU", 1), none),
         (Op.INSERT, none, (2, "EU", 2)),
         (Op.UPDATE, (3, "EU", 1), (4, "EU", 2)),
@@ -209,7 +214,7 @@ def test_deletes_mark_the_row_and_a_moved_key_leaves_a_marked_row_behind() -> No
     )
     plan = planned(TableShape(deleted_flag="gone"))
     assert plan.target.columns[-1].name == "gone"
-    merged = merge([shaped_changes(changes, plan)], plan.target.primary_key)
+    merged = merge([shaped_changes(copied_changes(changes, plan), plan)], plan.target.primary_key)
     assert listed(merged.deletes) == []
     assert listed(merged.upserts) == [
         (1, "EU", 1, 0),
@@ -300,7 +305,7 @@ def test_any_history_under_any_filter_leaves_the_rows_that_it_chooses(flag: str)
         begun, changes, now = history(chance)
         batches = shaped_rows(rows_of(*begun), plan).batches()
         held = {row[0]: row for batch in batches for row in listed(batch)}
-        merged = merge([shaped_changes(changes_of(*changes), plan)], ("id",))
+        merged = merge([shaped_changes(copied_changes(changes_of(*changes), plan), plan)], ("id",))
         for (key,) in listed(merged.deletes):
             held.pop(key, None)
         held |= {row[0]: row for row in listed(merged.upserts)}

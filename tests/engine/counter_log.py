@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of, texts_of
+from airflow_cdc_provider.columns.moments import moments_of
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import IncomparablePositionsError
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
@@ -135,6 +136,16 @@ def from_columns(columns: pa.RecordBatch) -> Sequence[TransactionPoint]:
     """Read what `to_columns` wrote."""
     numbers, times = (as_numpy(column).tolist() for column in columns.columns)
     return tuple(CounterPoint(*each) for each in zip(numbers, times, strict=True))
+
+
+def stamps_of(points: Sequence[TransactionPoint]) -> pa.RecordBatch:
+    """Return what metadata columns say of transactions."""
+    arrays = {
+        "position": texts_of([point.name for point in points]),
+        "committed_at": moments_of(np.array([point.committed_us for point in points], np.int64)),
+        "server": texts_of(["the counter"] * len(points)),
+    }
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 def facts_of(points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:

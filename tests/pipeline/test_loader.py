@@ -63,6 +63,7 @@ _BEGINS = "stream: {start: latest"
 _ENDS = "stream: {mode: snapshot_only}"
 _TYPED = 'tables:\n  "shop.a": {columns: {type: '
 _TWICE = "tables:\n  shop.a: {where: a = 1}\n  '`shop`.`a`': {where: a = 2}"
+_MARKED = 'tables:\n  "shop.a": {'
 _BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
     ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
@@ -165,6 +166,23 @@ WRONG = [
     ("DR_DSN", "DR_DSN\n  route: {'shop./a(.)/': 'x.y{2}'}", 7, "stands for nothing"),
     ("DR_DSN", "DR_DSN\ntables:\n  '`shop`.a':\n    where: 3", 9, "where"),
     ("DR_DSN", "DR_DSN\nbackfill:\n  shop./a/:\n    column: at", 8, "not among the pipeline's"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n{_MARKED}deletes: soft}}", 9, "holds each change as an event"),
+    (
+        "dsn_env: DR_DSN",
+        f"{_LOG}\n{_MARKED}metadata: {{server: s}}}}",
+        9,
+        "what it would say is in each event",
+    ),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}deletes: never}}", 8, "write hard or soft"),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}metadata: {{deleted: d}}}}", 8, "deletes are hard"),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}metadata: {{operations: o}}}}", 8, "mean 'operation'?"),
+    ("DR_DSN", f"DR_DSN\n{_MARKED}metadata: {{table: x, server: X}}}}", 8, "have the name x"),
+    (
+        "DR_DSN",
+        f"DR_DSN\n{_MARKED}deletes: soft, columns: {{constants: {{_Deleted: 1}}}}}}",
+        8,
+        "and one that is copied or constant",
+    ),
     ("pipeline: shop", "pipeline: [", 3, "not YAML"),
 ]
 

@@ -34,6 +34,7 @@ from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.columns.shaping import shaped_keys, shaped_rows
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import JoinedRows
@@ -62,12 +63,15 @@ def joined_rows(
     return JoinedRows(ArrowRows(replay(_table(rows), changes, schema, split.keys)))
 
 
-def shaped_join(joined: JoinedRows, plan: TablePlan) -> JoinedRows:
-    """Return joined rows as the sink has them; the same object where nothing differs."""
+def shaped_join(joined: JoinedRows, plan: TablePlan, stamp: RowStamp) -> JoinedRows:
+    """Return joined rows as the sink has them; the same object where nothing differs.
+
+    `stamp` is what the metadata says of them.
+    """
     if plan.shape.is_identity:
         return joined
     touched = None if joined.touched is None else shaped_keys(joined.touched, plan)
-    return JoinedRows(shaped_rows(joined.rows, plan), touched)
+    return JoinedRows(shaped_rows(joined.rows, plan, stamp), touched)
 
 
 def _with_changes(

@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestKind
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import Chosen, Interval
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -150,7 +151,8 @@ class Resync:
             nonlocal rows
             changes = read.reader.changes(read.split, read.report, position)
             joined = joined_rows(read.rows, changes, schema, read.split, listed=read.listed)
-            joined = shaped_join(joined, self._plans[schema.table])
+            stamp = RowStamp.of_read(position, read.report.high)
+            joined = shaped_join(joined, self._plans[schema.table], stamp)
             rows = joined.rows.rows
             return joined
 

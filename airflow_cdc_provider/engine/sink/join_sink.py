@@ -44,6 +44,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.state import Slot, stream_of_slots
 from airflow_cdc_provider.engine.sink.guard import Guard
@@ -130,14 +131,20 @@ class JoinRowStore(Protocol):
     def difference(self, split: SnapshotSplit, wanted: SplitRows) -> RowDiff | None:
         """Compare the split's rows with the wanted ones; None if all are to be written."""
 
-    def delete_range(self, split: SnapshotSplit) -> None:
-        """Delete all rows in the split's range."""
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
+        """Delete all rows in the split's range, or mark them where the table keeps deleted rows.
+
+        Marked rows give way to those of `rows` with their keys. `stamp` is the read's.
+        """
+
+    def take_away(self, table: TableId, keys: pa.RecordBatch, stamp: RowStamp) -> None:
+        """Delete the rows with these keys, or mark them where the table keeps deleted rows."""
 
     def delete_keys(self, table: TableId, keys: pa.RecordBatch) -> None:
-        """Delete the rows with these keys."""
+        """Delete the rows with these keys, marked ones too."""
 
     def insert(self, table: TableId, rows: pa.RecordBatch) -> None:
-        """Write rows, none of which meets an old one."""
+        """Write rows, none of which meets an old one but one that is marked as deleted."""
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write a split's rows, none of which meets an old one; return their number.
@@ -208,6 +215,12 @@ class _Joining:
             self._at = None  # not held beside the new ones
             self._at = position, self.rows_at(position)
         return self._at[1]
+
+    @property
+    def stamp(self) -> RowStamp:
+        """Return what is said of rows that are not there any more at the position."""
+        position = self.high if self._at is None else self._at[0]
+        return RowStamp.of_read(position, self.high)
 
 
 class StreamJoinSink:
@@ -394,12 +407,12 @@ class StreamJoinSink:
         if not again and joined.touched is None:
             difference = self._rows.difference(split, joined.rows)
             if difference is not None:
-                self._rows.delete_keys(table, difference.stale)
+                self._rows.take_away(table, difference.stale, joining.stamp)
                 self._rows.insert(table, difference.missing)
                 return ()
-        self._rows.delete_range(split)
+        self._rows.clear_range(split, joined.rows, joining.stamp)
         if joined.touched is not None:
-            self._rows.delete_keys(table, joined.touched)
+            self._rows.take_away(table, joined.touched, joining.stamp)
         return self._write(joining, joined, again=again, kept=[split.keys])
 
     def _replace_guarded(
@@ -470,7 +483,8 @@ class StreamJoinSink:
         split, table = joining.split, joining.split.table
         key = list(self._rows.plan_of(table).target.primary_key)
         if joined.touched is not None:  # first: what is deleted here may be another spelling
-            self._rows.delete_keys(table, _keys_without_rows(joined.touched, joined.rows, key))
+            gone = _keys_without_rows(joined.touched, joined.rows, key)
+            self._rows.take_away(table, gone, joining.stamp)
         if not again and not split.listed:
             difference = self._rows.difference(split, joined.rows)
             if difference is not None:

@@ -307,6 +307,8 @@ class SinkAbilities:
     """It has rows that nothing but their content tells apart, each as often as the source."""
     has_column_types: bool = False
     """Its columns have types, and the pipeline file may name some of them."""
+    marks_rows: bool = False
+    """Its rows can be marked as deleted, and have columns of metadata."""
     facts: tuple[str, ...] = ()
     """What of Debezium's `source` it writes with each change."""
 

@@ -24,7 +24,8 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableCh
 from airflow_cdc_provider.columns.few_changes import FewMerged, FewTables, merge_few
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.columns.multiset import net_rows
-from airflow_cdc_provider.columns.shaping import shaped_changes, shaped_columns
+from airflow_cdc_provider.columns.row_stamps import stamps_of
+from airflow_cdc_provider.columns.shaping import copied_changes, shaped_changes, shaped_columns
 from airflow_cdc_provider.columns.split_filter import filtered
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
@@ -157,6 +158,7 @@ class Selection:
     of_stopped_table: bool = False
     """It is for one table alone, which the stream leaves alone."""
     _index: TransactionIndex | None = None
+    _stamped: pa.RecordBatch | None = None
     _works: dict[LogPosition, tuple[StreamSplit, TableBatch]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -270,6 +272,30 @@ class Selection:
         self, position: LogPosition, stream: StreamSplit
     ) -> list[tuple[TablePlan, TableChanges]]:
         """Return the changes of the sink's rows to be applied from a position, not merged."""
+        return self._shaped(self._copied(position, stream))
+
+    def _shaped(
+        self, parts: Sequence[tuple[TablePlan, TableChanges]]
+    ) -> list[tuple[TablePlan, TableChanges]]:
+        """Return changes of copied rows as those of the sink's rows."""
+        return [(plan, shaped_changes(each, plan, self._stamps(plan))) for plan, each in parts]
+
+    def _stamps(self, plan: TablePlan) -> pa.RecordBatch | None:
+        """Return what a table's metadata says of the batch's transactions; None if it has none."""
+        if not plan.shape.metadata.named:
+            return None
+        if self._stamped is None:
+            batch = self.batch
+            self._stamped = stamps_of(batch.transactions, batch.start.system)
+        return self._stamped
+
+    def _copied(
+        self, position: LogPosition, stream: StreamSplit
+    ) -> list[tuple[TablePlan, TableChanges]]:
+        """Return the changes of copied rows to be applied from a position, as the source has them.
+
+        Not merged.
+        """
         behind = position != self.batch.start
         parts: list[tuple[TablePlan, TableChanges]] = []
         for changes in self.batch.tables:
@@ -282,7 +308,7 @@ class Selection:
             if not len(kept):
                 continue
             plan = self.captured.plan_of(kept.table, kept.after.schema)
-            kept = shaped_changes(kept, plan)
+            kept = copied_changes(kept, plan)
             if len(kept):  # none of those that were may be left by the shape's filter
                 parts.append((plan, kept))
         return parts
@@ -320,13 +346,13 @@ class Selection:
 
     def _select(self, position: LogPosition, stream: StreamSplit) -> TableBatch:
         """Select the changes to be applied from a position, merge and count them."""
-        parts = self.kept(position, stream)
+        parts = self._copied(position, stream)
         points = self.points_beyond(position)
         counts: dict[TableId, RowCounts] = {}
         for plan, kept in parts:
             counts = added(counts, {plan.schema.table: kept.counts})
         return TableBatch(
-            tables=_merged(parts),
+            tables=_merged(self._shaped(parts)),
             changes_of=counts,
             transactions=len(points),
             committed_us=points[-1].committed_us if points else 0,

@@ -22,6 +22,7 @@ from typing import Protocol
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.errors import IntegrityError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import publish
 from airflow_cdc_provider.engine.ledger.records import SplitPublished
@@ -58,8 +59,11 @@ class SplitStore(Protocol):
         At the end of the block all rows are written.
         """
 
-    def delete_range(self, split: SnapshotSplit) -> None:
-        """Delete all rows in the split's range."""
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
+        """Delete all rows in the split's range, or mark them where the table keeps deleted rows.
+
+        Marked rows give way to those of `rows` with their keys. `stamp` is the read's.
+        """
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write rows into a range that holds none; return their number.
@@ -123,7 +127,8 @@ class RangeSplitSink:
         self._store.require_as_planned(split.table)
         with self._store.marked():
             if delete:
-                self._store.delete_range(split)
+                stamp = RowStamp.of_read(report.high, report.high)
+                self._store.clear_range(split, rows, stamp)
             stored = self._store.write(split, rows, again=again)
         require_all(split, rows, stored, where=self._store.session.where)
         state = self._store.state_of(split, hold=True)

@@ -34,6 +34,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.engine.sink.port import Sink, SplitSink
@@ -175,7 +176,8 @@ class _Reader:
         rows, report = self._source.read(split)
         report = replace(report, attempt=attempt, read_s=time.monotonic() - started)
         started, read_rows = time.monotonic(), report.rows
-        rows = shaped_rows(rows, self._task.plans[split.table])
+        stamp = RowStamp.of_read(report.high, report.high)
+        rows = shaped_rows(rows, self._task.plans[split.table], stamp)
         report = replace(report, rows=rows.rows)  # a filter may have left some out
         self._sink.publish(split, rows, report)
         return replace(report, publish_s=time.monotonic() - started), read_rows

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.columns.row_stamps import stamp_of
 from airflow_cdc_provider.core.errors import TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.row_metadata import Operation, RowStamp
 from airflow_cdc_provider.core.schema_changes import Difference, Policy, SchemaChange, SchemaPolicy
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -86,9 +88,23 @@ class EarlyLog:
             if policy is not Policy.STOP:
                 plan = self.captured.plans[doubtful[0]]
                 applies = truncates and policy is Policy.APPLY
-                text = statement.sql[:300]
-                return (SchemaChange(plan, plan, Difference(), end, text, truncates=applies),)
+                return (
+                    SchemaChange(
+                        plan,
+                        plan,
+                        Difference(),
+                        end,
+                        statement.sql[:300],
+                        truncates=applies,
+                        stamp=truncation(statement, end) if applies else None,
+                    ),
+                )
         raise _changed_before(doubtful, statement)
+
+
+def truncation(statement: Statement, through: LogPosition) -> RowStamp:
+    """Return what is said of the rows that a TRUNCATE takes away."""
+    return stamp_of(statement.point, through.system, Operation.TRUNCATE)
 
 
 def _says_all(effect: StatementEffect, tables: Collection[TableId]) -> bool:

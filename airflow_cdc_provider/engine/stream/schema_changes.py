@@ -49,7 +49,12 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
-from airflow_cdc_provider.engine.stream.early_log import EarlyLog, is_early, is_in_step
+from airflow_cdc_provider.engine.stream.early_log import (
+    EarlyLog,
+    is_early,
+    is_in_step,
+    truncation,
+)
 from airflow_cdc_provider.engine.stream.edge_changes import COPY_ANEW, never_passed, why_not_passed
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.stream_control import Following
@@ -435,6 +440,7 @@ class SchemaChanges:
             difference=found,
             keeps_dropped=policy.drop_column is Policy.IGNORE,
             truncates=truncates and policy.truncate is Policy.APPLY,
+            stamp=truncation(said.found[0], said.through) if truncates else None,
         )
 
     def _refused(self, plan: TablePlan) -> str:

@@ -30,6 +30,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _backfills(file)
     yield from _nothing_shown(file)
     yield from _types(file)
+    yield from _marks(file)
     yield from _throttle(file)
     yield from _spark_settings(file)
     yield from _ends(file)
@@ -139,6 +140,19 @@ def _types(file: PipelineFile) -> Iterator[Found]:
                 f"the columns of a sink of type {file.sink.type} have no types to name",
                 "remove it: the values are written as the source's server prints them",
             )
+
+
+def _marks(file: PipelineFile) -> Iterator[Found]:
+    """Yield marks of rows for a sink whose rows are events, which have them already."""
+    for name, table in file.tables.items():
+        if not table.shape.marks or file.sink.abilities.marks_rows:
+            continue
+        yield (
+            ("tables", name, "deletes" if table.deletes == "soft" else "metadata"),
+            f"a sink of type {file.sink.type} holds each change as an event, deletes too, with its "
+            "operation, position, commit time, table and server",
+            "remove it: what it would say is in each event",
+        )
 
 
 def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterator[Found]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from airflow_cdc_provider.core.filter_text import parse_filter
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.pipeline.file.row_sections import DELETED, Deletes, MetadataSection
 from airflow_cdc_provider.systems.sections.base import Section
 
 _ColumnName = Annotated[str, Field(min_length=1)]
@@ -161,11 +162,48 @@ class TableSection(Section):
         default_factory=ColumnsSection, description="Which columns it has, and what is in them."
     )
 
+    deletes: Deletes = Field(
+        default="hard",
+        description="What becomes of a row that the source deletes: `soft` keeps it, marked by the "
+        "column `deleted` of `metadata`.",
+        examples=["soft"],
+    )
+    metadata: MetadataSection = Field(
+        default_factory=MetadataSection, description="Columns that say where each row comes from."
+    )
+
+    @model_validator(mode="after")
+    def _names_each_once(self) -> Self:
+        """Refuse a flag that nothing sets, and names that are given twice."""
+        if self.metadata.deleted is not None and self.deletes == "hard":
+            raise WrongValueError(
+                f"deletes are hard, so no row is ever marked in {self.metadata.deleted}",
+                "write deletes: soft, or take deleted from metadata",
+            )
+        marks = self.shape.marks
+        others = {*self.columns.include, *self.columns.rename.values(), *self.columns.constants}
+        others -= {*self.columns.rename}
+        if twice := sorted(_twice(name.casefold() for name in marks)):
+            raise WrongValueError(
+                f"two columns of metadata have the name {twice[0]}", "give each one of its own"
+            )
+        folded = {name.casefold() for name in others}
+        if both := sorted(name for name in marks if name.casefold() in folded):
+            raise WrongValueError(
+                f"{both[0]} is a column of metadata, and one that is copied or constant",
+                "give one of them another name",
+            )
+        return self
+
     @property
     def shape(self) -> TableShape:
         """Return the shape of the table; the same as the source's where nothing is set."""
+        flag = self.metadata.deleted or DELETED
         return replace(
-            self.columns.shape, where=None if self.where is None else parse_filter(self.where)
+            self.columns.shape,
+            where=None if self.where is None else parse_filter(self.where),
+            deleted_flag=flag if self.deletes == "soft" else "",
+            metadata=self.metadata.metadata,
         )
 
 

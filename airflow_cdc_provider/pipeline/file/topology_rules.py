@@ -310,7 +310,8 @@ def _rows_that_differ(file: PipelineFile) -> Iterator[Found]:
     """Yield settings by which the nodes would hold other rows or values."""
     for name, table in file.tables.items():
         if not table.shape.is_identity:
-            keys = [key for key in ("where", "columns") if key in table.model_fields_set]
+            known = ("where", "columns", "deletes", "metadata")
+            keys = [key for key in known if key in table.model_fields_set]
             yield (
                 ("tables", name, *keys[:1]),
                 "the nodes of a topology hold the same rows and columns: an edge back would bring "

@@ -15,4 +15,5 @@ ABILITIES = SinkAbilities(
     isolates_tables=True,
     takes_tables_without_key=True,
     has_column_types=True,
+    marks_rows=True,
 )

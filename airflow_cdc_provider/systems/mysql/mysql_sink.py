@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import MetadataTypes
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
@@ -62,6 +63,11 @@ ADDED_TYPES = AddedTypes(
     number=mysql_type("bigint"),
     text=mysql_type("varchar", length=255, charset="utf8mb4", collation="utf8mb4_bin"),
     flag=mysql_type("tinyint"),
+    metadata=MetadataTypes(
+        operation=mysql_type("char", length=1, charset="ascii", collation="ascii_bin"),
+        text=mysql_type("varchar", length=255, charset="utf8mb4", collation="utf8mb4_bin"),
+        moment=mysql_type("datetime", fraction=6),
+    ),
 )
 
 

@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.markers import Marker
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import ColumnType
@@ -301,7 +302,10 @@ class NodeJoinRows:
         missing = [row for key, row in new.items() if held.get(key) != row]
         return RowDiff(keys_of(stale), batch_of(missing))
 
-    def delete_range(self, split: SnapshotSplit) -> None:
+    def take_away(self, table: TableId, keys: pa.RecordBatch, stamp: RowStamp) -> None:
+        self.delete_keys(table, keys)
+
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
         for key in self._range(split):
             self._session.put(split.table, key, None)
 

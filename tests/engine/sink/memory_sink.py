@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -317,10 +318,13 @@ class MemoryRows:
         rows = self.session.content.rows.get(self.plans[split.table].sink_table, {})
         return [row for key, row in rows.items() if split.keys.contains(key)]
 
-    def delete_range(self, split: SnapshotSplit) -> None:
+    def take_away(self, table: TableId, keys: pa.RecordBatch, stamp: RowStamp) -> None:
+        self.delete_keys(table, keys)
+
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
         self._change(
             split.table,
-            lambda rows: {k: row for k, row in rows.items() if not split.keys.contains(k)},
+            lambda held: {k: row for k, row in held.items() if not split.keys.contains(k)},
         )
 
     def delete_keys(self, table: TableId, keys: pa.RecordBatch) -> None:
@@ -517,8 +521,8 @@ class MemorySplitStore:
         self.session.mark()
         yield
 
-    def delete_range(self, split: SnapshotSplit) -> None:
-        self.rows.delete_range(split)
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
+        self.rows.clear_range(split, rows, stamp)
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         return self.rows.write(split, rows, again=again)

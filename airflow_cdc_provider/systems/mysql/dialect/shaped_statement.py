@@ -25,6 +25,7 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
     rendered,
 )
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKind, tokens
+from airflow_cdc_provider.systems.mysql.dialect.type_text import type_text
 
 _VALUES = {
     AttributeKind.NULLABILITY,
@@ -66,7 +67,7 @@ def require_unpadded(schema: TableSchema, shape: TableShape) -> None:
 
 def require_names(schema: TableSchema, shape: TableShape) -> None:
     """Raise `ValueError` for a name that no server takes for a column."""
-    for name in (each.name for each in shape.columns):
+    for name in (*(each.name for each in shape.columns), *shape.marks):
         if not 0 < len(name) <= _LONGEST_NAME or name.endswith(" ") or not _NAMED.fullmatch(name):
             raise ValueError(
                 f"{name!r} is no name of a column of {schema.table} at the sink: it has 1 to "
@@ -118,7 +119,7 @@ class _Shaped:
                 if column.name.casefold() not in self._gone:
                     yield column.name, self._column(column, stated, None)
             elif output is None or not output.source:
-                yield column.name, _added_column(column)
+                yield column.name, added_column(column)
             else:
                 stated = self._stated[output.source]
                 yield column.name, self._column(column, stated, output)
@@ -208,8 +209,8 @@ def _grouped(key: ParsedKey) -> tuple[Sequence[Token], Sequence[Token], Sequence
     return key.tokens, (), ()
 
 
-def _added_column(column: Column) -> str:
-    """Return a column that the source does not have."""
+def added_column(column: Column) -> str:
+    """Return the definition of a column that the source does not have."""
     default = "" if column.nullable else " NOT NULL"
     return f"{quote_identifier(column.name)} {_type_text(column.type)}{default}"
 
@@ -217,5 +218,5 @@ def _added_column(column: Column) -> str:
 def _type_text(kind: ColumnType) -> str:
     """Return the SQL of one of a sink's types for added columns."""
     if kind.charset is None:
-        return kind.name
-    return f"{kind.name}({kind.length}) CHARACTER SET {kind.charset} COLLATE {kind.collation}"
+        return type_text(kind)
+    return f"{type_text(kind)} CHARACTER SET {kind.charset} COLLATE {kind.collation}"

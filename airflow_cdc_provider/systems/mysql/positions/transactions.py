@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of, texts_of
 from airflow_cdc_provider.columns.byte_views import distinct
+from airflow_cdc_provider.columns.moments import moments_of
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidOrigin
@@ -163,6 +165,24 @@ def facts_of(points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:
         "file": texts_of([point.start.file for point in records]),
         "pos": numbers_of([point.start.offset for point in records]),
     }
+
+
+def stamps_of(points: Sequence[TransactionPoint]) -> pa.RecordBatch:
+    """Return what metadata columns say of transactions: position, commit time and server."""
+    columns = _Columns.of(points)
+    of = columns.points
+    bases = [base for _, base in columns.servers]
+    logs, log = np.unique(columns.server << 32 | of.start_file, return_inverse=True)
+    files = [(bases[each >> 32], each & 0xFFFFFFFF) for each in logs.tolist()]
+    names = texts_of([f"{base}.{number:06d}:" for base, number in files])
+    offsets = numbers_of(of.start).cast(pa.string())
+    placed = [names.take(numbers_of(log)), offsets, texts_of([""])[0]]
+    arrays = {
+        "position": pc.binary_join_element_wise(*placed),
+        "committed_at": moments_of(of.committed_us),
+        "server": texts_of([uuid for uuid, _ in columns.servers]).take(numbers_of(columns.server)),
+    }
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 def _ints(values: Sequence[int]) -> IntArray:

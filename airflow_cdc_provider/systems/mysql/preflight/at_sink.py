@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart
+from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import added_column
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     carried,
     has_expression_default,
@@ -352,6 +353,12 @@ def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
             return f"{table} {dropped}ADD PRIMARY KEY ({key});"
         case MismatchKind.UNIQUE_KEY:
             return f"{table} DROP INDEX {quote_identifier(mismatch.subject)};"
+        case MismatchKind.COLUMN | MismatchKind.COLUMN_TYPE | MismatchKind.COLUMN_NULL if (
+            mismatch.subject in plan.shape.marks
+        ):
+            is_there = mismatch.kind is not MismatchKind.COLUMN
+            verb = "MODIFY" if is_there else "ADD"
+            return f"{table} {verb} COLUMN {added_column(plan.target.column(mismatch.subject))};"
         case _:
             return (
                 f"define the column {mismatch.subject} as the source does, or rename or drop the "

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import Column
 
 
@@ -44,6 +45,20 @@ def without_no_members(
         apart.append(batch.filter(mask_of(found)))
         if not found.all():
             yield batch.filter(mask_of(~found))
+
+
+def living_last(plan: TablePlan, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Return rows to be upserted in the parts that are written one after the other.
+
+    A key whose case alone changed is a marked row and a living one, which the sink may take for one
+    row. Rows with index 0 of an ENUM are written behind the others, whatever their order, so there
+    the marked ones are a part of their own.
+    """
+    flag = plan.shape.deleted_flag
+    if not flag or not enums_of(plan.target.copied_columns):
+        return [rows]
+    marked = as_numpy(rows.column(flag)) == 1
+    return [rows.filter(mask_of(some)) for some in (marked, ~marked) if some.any()]
 
 
 def _is_none(

@@ -357,10 +357,13 @@ class InsertStatements:
 
 def delete_head(table: TableId, key: Sequence[Column]) -> bytes:
     """Return a DELETE's text before the list of keys; the caller closes the bracket."""
+    return f"DELETE FROM {quote_table(table)} WHERE {listed_in(key)}".encode()
+
+
+def listed_in(key: Sequence[Column]) -> str:
+    """Return the condition that a key is in a list, up to the bracket that opens the list."""
     names = ", ".join(quote_identifier(column.name) for column in key)
-    if len(key) > 1:
-        names = f"({names})"
-    return f"DELETE FROM {quote_table(table)} WHERE {names} IN (".encode()
+    return f"({names}) IN (" if len(key) > 1 else f"{names} IN ("
 
 
 def shown_key(rows: pa.RecordBatch, row: int, key: Sequence[Column]) -> str:

@@ -12,6 +12,7 @@ from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff
@@ -21,6 +22,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import unique_conflicts
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.join_ledger import MySqlJoinLedger
+from airflow_cdc_provider.systems.mysql.sink.marked_rows import living, living_and, marking
 from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows, create_marker
 from airflow_cdc_provider.systems.mysql.sink.row_diff import row_diff_of
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
@@ -82,21 +84,33 @@ class MySqlJoinRows:
     def difference(self, split: SnapshotSplit, wanted: SplitRows) -> RowDiff | None:
         """Compare the split's rows with the wanted ones; None if all are to be written."""
         plan = self.plan_of(split.table)
-        condition = split_predicate(plan.split_at_sink(split))
+        condition = living_and(plan, split_predicate(plan.split_at_sink(split)))
         return row_diff_of(self._session, plan, condition, wanted, self._writer.zero_dates)
 
-    def delete_range(self, split: SnapshotSplit) -> None:
-        """Delete all rows in the split's range."""
-        self._writer.delete_range(split)
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
+        """Take away all rows in the split's range, and those in whose place `rows` come."""
+        self._writer.clear_range(split, rows, stamp)
+
+    def take_away(self, table: TableId, keys: pa.RecordBatch, stamp: RowStamp) -> None:
+        """Delete the rows with these keys, or mark them as the table keeps deleted rows."""
+        plan, writer = self.plan_of(table), self._writer.writer_of(table)
+        if plan.shape.deleted_flag:
+            only = living(plan.shape.deleted_flag)
+            writer.update_keys(keys, marking(plan, stamp), only=only)
+        else:
+            writer.delete_keys(keys)
 
     def delete_keys(self, table: TableId, keys: pa.RecordBatch) -> None:
         """Delete the rows with these keys."""
         self._writer.writer_of(table).delete_keys(keys)
 
     def insert(self, table: TableId, rows: pa.RecordBatch) -> None:
-        """Write rows, none of which meets an old one."""
+        """Write rows, none of which meets an old one but one that is marked as deleted."""
         load = self._writer.first_method is LoadMethod.LOAD
-        self._writer.writer_of(table).write([rows], WriteMode.INSERT, load=load)
+        plan, writer = self.plan_of(table), self._writer.writer_of(table)
+        if plan.shape.deleted_flag:
+            writer.delete_keys(rows.select(list(plan.target.primary_key)))
+        writer.write([rows], WriteMode.INSERT, load=load)
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write a split's rows, `again` by INSERT; return their number."""
@@ -114,14 +128,17 @@ class MySqlJoinRows:
 
         A holder elsewhere, or in one of the ranges that are to be `kept`, is an error.
         """
+        plan = self.plan_of(table)
+        if plan.shape.deleted_flag:
+            return ()  # no row of it is deleted; the insert names who has the value
         return unique_conflicts.free_unique_values(
-            self._session, self.plan_of(table), rows, within=within, kept=kept
+            self._session, plan, rows, within=within, kept=kept
         )
 
     def keys_in(self, split: SnapshotSplit, most: int) -> pa.Table:
         """Return the keys of at most so many rows of a split."""
         plan = self.plan_of(split.table)
-        condition = split_predicate(plan.split_at_sink(split))
+        condition = living_and(plan, split_predicate(plan.split_at_sink(split)))
         return keys_where(self._session, plan, f"{condition} LIMIT {most}")
 
     def no_keys(self, table: TableId) -> pa.Table:

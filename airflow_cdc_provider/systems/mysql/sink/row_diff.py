@@ -6,10 +6,12 @@ same form as the source's, and only those that differ in any bit are written.
 
 Nothing is skipped on a guess: rows are the same only if all their copied columns have the same
 exact texts. Where that cannot be told, or more than a third differ, the whole range is written.
+What the metadata says is not compared: a row that is right keeps what was said of it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,13 +43,14 @@ def row_diff_of(
     zero_dates: ZeroDates,
 ) -> RowDiff | None:
     """Compare the sink's rows that meet a condition with the wanted rows; None: rewrite all."""
-    columns = plan.target.copied_columns
+    marks = {*plan.shape.marks}
+    columns = tuple(each for each in plan.target.copied_columns if each.name not in marks)
     if any(comes_as_bytes(column.type) for column in columns):
         return None  # the sink's column may be of another charset, where these bytes mean others
     if not plan.target.primary_key:
         return None
     limit = wanted.rows + wanted.rows // 3 + _MORE_ROWS
-    decoder = TextDecoder(plan.target, zero_dates=zero_dates)
+    decoder = TextDecoder(replace(plan.target, columns=columns), zero_dates=zero_dates)
     sql = b"SELECT %b FROM %b WHERE %b LIMIT %d" % (
         decoder.select_list.encode(),
         quote_table(plan.sink_table).encode(),
@@ -69,9 +72,10 @@ def row_diff_of(
 
 def _unlike(wanted: pa.RecordBatch, held: pa.RecordBatch, key: tuple[str, ...]) -> RowDiff | None:
     """Return the differing rows by their copied values; None if more than a third differ."""
-    if wanted.schema != held.schema:
+    compared = wanted.select(held.schema.names)
+    if compared.schema != held.schema:
         return None
-    codes = row_codes([wanted.columns, held.columns])
+    codes = row_codes([compared.columns, held.columns])
     ours, theirs = codes.groups
     is_wanted, is_held = np.zeros(codes.count, np.bool_), np.zeros(codes.count, np.bool_)
     is_wanted[ours] = True

@@ -39,6 +39,7 @@ from airflow_cdc_provider.systems.mysql.sink.insert_statements import (
     TextStatement,
     WriteMode,
     delete_head,
+    listed_in,
     shown_key,
 )
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -93,8 +94,17 @@ class RowWriter:
 
     def delete_statements(self, keys: pa.RecordBatch) -> Iterator[TextStatement]:
         """Yield the DELETEs of the rows with these keys."""
+        yield from self._listing(delete_head(self._table, self._key), keys)
+
+    def update_keys(self, keys: pa.RecordBatch, assignments: str, *, only: str) -> None:
+        """Update the rows with these keys that meet the condition `only`."""
+        found = f"{only} AND {listed_in(self._key)}"
+        head = f"UPDATE {self._name} SET {assignments} WHERE {found}".encode()
+        self._run(self._listing(head, keys), counts_rows=False)
+
+    def _listing(self, head: bytes, keys: pa.RecordBatch) -> Iterator[TextStatement]:
+        """Yield statements that begin with `head` and end with lists of these keys."""
         self._refuse_no_member(keys)
-        head = delete_head(self._table, self._key)
         capabilities = self._session.capabilities
         limit = capabilities.statement_bytes - len(head) - 1
         for at in range(0, keys.num_rows, _KEYS_IN_A_DELETE):
@@ -108,6 +118,10 @@ class RowWriter:
     def delete_where(self, condition: str) -> None:
         """Delete the rows that meet a condition."""
         self._session.execute(f"DELETE FROM {self._name} WHERE {condition}")
+
+    def update_where(self, condition: str, assignments: str) -> None:
+        """Update the rows that meet a condition."""
+        self._session.execute(f"UPDATE {self._name} SET {assignments} WHERE {condition}")
 
     def write(
         self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool = True

@@ -41,6 +41,7 @@ from airflow_cdc_provider.systems.mysql.sink.commit_script import (
     RowStatement,
     is_small,
 )
+from airflow_cdc_provider.systems.mysql.sink.enum_zero import living_last
 from airflow_cdc_provider.systems.mysql.sink.few_statements import FewStatements
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.keyless_rows import delete_rows
@@ -315,7 +316,8 @@ class MySqlSlotStore:
         writer.delete_keys(merged.deletes)
         if self._upserts(work.plan):
             fits = load and self._table(work.plan).replaces(work.plan)
-            writer.write([merged.upserts], WriteMode.UPSERT, load=fits)
+            for rows in living_last(work.plan, merged.upserts):
+                writer.write([rows], WriteMode.UPSERT, load=fits)
             return
         writer.delete_keys(self._keys(work))
         writer.write([merged.upserts], WriteMode.INSERT, load=load)

@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.rows import DecodesChunks, SplitRows
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.engine.sink.port import Owner
@@ -24,6 +25,7 @@ from airflow_cdc_provider.systems.mysql.sink import writers
 from airflow_cdc_provider.systems.mysql.sink.enum_zero import enums_of
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import RowValues, WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
+from airflow_cdc_provider.systems.mysql.sink.marked_rows import living_and, marking
 from airflow_cdc_provider.systems.mysql.sink.row_writer import RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.table_drift import TableLooks
@@ -94,11 +96,20 @@ class SplitRowWriter:
         columns, key = plan.target.copied_columns, key_columns(plan.target)
         return RowWriter(self._session, plan.sink_table, columns, key)
 
-    def delete_range(self, split: SnapshotSplit) -> None:
-        """Delete all rows in a split's range."""
-        at_sink = self.plan_of(split).split_at_sink(split)
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
+        """Delete all rows in a split's range, or mark them; of `rows` nothing is left there.
+
+        `stamp` says which read did not find those that are marked.
+        """
+        plan, writer = self.plan_of(split), self.writer_of(split.table)
+        at_sink = plan.split_at_sink(split)
         condition = range_predicate(at_sink.key_columns, at_sink.keys)
-        self.writer_of(split.table).delete_where(condition)
+        if not plan.shape.deleted_flag:
+            writer.delete_where(condition)
+            return
+        writer.update_where(living_and(plan, condition), marking(plan, stamp))
+        for batch in rows.batches():
+            writer.delete_keys(batch.select(list(plan.target.primary_key)))
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write a split's rows, none of which meets an old one; return their number.

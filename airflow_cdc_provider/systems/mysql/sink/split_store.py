@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import RowStamp
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.ledger.records import SplitPublished
@@ -78,9 +79,9 @@ class MySqlSplitStore:
         yield
         self._marker.end_own(self.session, token)
 
-    def delete_range(self, split: SnapshotSplit) -> None:
-        """Delete all rows in the split's range."""
-        self._rows.delete_range(split)
+    def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
+        """Take away all rows in the split's range, and those in whose place `rows` come."""
+        self._rows.clear_range(split, rows, stamp)
 
     def write(self, split: SnapshotSplit, rows: SplitRows, *, again: bool) -> int:
         """Write rows into a range that holds none, `again` by INSERT; return their number."""

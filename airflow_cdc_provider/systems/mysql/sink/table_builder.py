@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.identifiers import (
     table_option,
 )
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import Operation, RowStamp
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -61,6 +62,7 @@ from airflow_cdc_provider.systems.mysql.sink import (
 )
 from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
+from airflow_cdc_provider.systems.mysql.sink.marked_rows import living, marking
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _LOCK_WAIT_S = 120
@@ -159,16 +161,48 @@ class MySqlTableBuilder:
             before, after = self._carried(change.before), self._carried(change.after)
             change = replace(change, before=before, after=after)
             if found is None or change.is_made_anew:
+                self._require_none_marked(change, found)
                 self._session.execute(f"DROP TABLE IF EXISTS {quote_table(target)}")
                 self._session.execute(self._create_statement(change.after))
                 return
             if change.truncates:
-                self._session.execute(f"TRUNCATE TABLE {quote_table(target)}")
+                self._truncate(change)
             self._alter(change, found)
         except (IntegrityError, RefusedError, UnsupportedTableError) as error:
             raise _not_made(change, error) from None
         finally:
             writers.unregister_writer(self._session, lock)
+
+    def _truncate(self, change: SchemaChange) -> None:
+        """Take away all rows of a sink table, or mark them where it keeps deleted rows.
+
+        Those of one that is read again are marked by that: what is not found is deleted.
+        """
+        plan = change.before
+        table = quote_table(plan.sink_table)
+        if not plan.shape.deleted_flag:
+            self._session.execute(f"TRUNCATE TABLE {table}")
+        elif not change.rereads:
+            through = change.through
+            stamp = change.stamp or RowStamp(Operation.TRUNCATE, through.short, through.server)
+            only = living(plan.shape.deleted_flag)
+            self._session.execute(f"UPDATE {table} SET {marking(plan, stamp)} WHERE {only}")
+
+    def _require_none_marked(self, change: SchemaChange, found: TableSchema | None) -> None:
+        """Refuse to make a sink table anew that keeps rows which are deleted at the source."""
+        plan = change.before
+        flag = plan.shape.deleted_flag
+        if found is None or not flag or flag not in {column.name for column in found.columns}:
+            return
+        table = quote_table(plan.sink_table)
+        if self._session.rows(f"SELECT 1 FROM {table} WHERE NOT {living(flag)} LIMIT 1"):
+            raise RefusedError(
+                f"{plan.sink_table} cannot be altered to fit, and keeps rows that the source has "
+                "deleted",
+                where=f"table {plan.sink_table} on {self._session.where}",
+                risk="made anew it would lose them; nothing was changed",
+                remedy=f"rename {plan.sink_table}, to keep it; then run again: it is made and read",
+            ).about(change.table)
 
     def _create_statement(self, plan: TablePlan) -> str:
         """Return the CREATE TABLE of the plan's sink table."""

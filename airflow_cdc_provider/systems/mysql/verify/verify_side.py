@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     RetryableError,
 )
-from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -55,6 +55,8 @@ class MySqlRowCounts:
     schema: TableSchema
     key: tuple[str, ...]
     role: Role
+    flag: str = ""
+    """The column that is 1 in rows that are marked as deleted; empty: there are none."""
 
     @property
     def table(self) -> TableId:
@@ -68,6 +70,8 @@ class MySqlRowCounts:
         if chosen is not None:
             inside = f"{inside} AND {chosen_predicate(chosen)}"
             rows = f"FROM {quote_table(self.table)} WHERE {inside}"
+        if self.flag:
+            rows = f"{rows} AND {quote_identifier(self.flag)} = 0"
         some = f"SELECT 1 {rows} LIMIT {most}"
         return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
 
@@ -255,9 +259,12 @@ class MySqlVerifySide:
         found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
         return found.get(table)
 
-    def counts(self, table: TableSchema, key: tuple[str, ...]) -> MySqlRowCounts:
-        """Return a table of this side, to count its rows by ranges of its key."""
-        return MySqlRowCounts(self.connection, table, key, self.role)
+    def counts(self, table: TableSchema, key: tuple[str, ...], *, flag: str = "") -> MySqlRowCounts:
+        """Return a table of this side, to count its rows by ranges of its key.
+
+        Rows that are marked as deleted, by the column `flag`, are not counted.
+        """
+        return MySqlRowCounts(self.connection, table, key, self.role, flag)
 
     def table(self, pair: TablePair) -> MySqlTableSide:
         """Return this side's table of a pair, with the SQL expressions to compare it by."""

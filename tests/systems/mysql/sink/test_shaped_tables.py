@@ -5,18 +5,21 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from airflow_cdc_provider.columns.source_port import FollowsDefinitions, offered
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import TableChangedError
+from airflow_cdc_provider.core.errors import RefusedError, TableChangedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import Comparator, Comparison
+from airflow_cdc_provider.core.row_metadata import Operation, RowMetadata, RowStamp
 from airflow_cdc_provider.core.schema_changes import Difference, SchemaChange
+from airflow_cdc_provider.core.schema_codec import change_from_json, change_to_json
 from airflow_cdc_provider.core.table_schema import TableSchema, UniqueKey
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.engine.definitions import difference_between, redefined
@@ -53,6 +56,7 @@ ALL_BUT_SECRET = TableShape(
     others=True,
     left_out=("secret",),
 )
+ALL_METADATA = RowMetadata("op", "place", "moment", "origin", "server")
 MADE = ["number", "name", "mail", "doc", "kind", "at", "age", "customer", "shop", "part"]
 
 
@@ -178,6 +182,7 @@ def test_a_table_with_another_key_and_a_flag_is_made(world: World) -> None:
         where=Comparison("age", Comparator.GREATER, 3),
         deleted_flag="gone",
         key=("shop", "id", "age"),
+        metadata=ALL_METADATA,
     )
     plan = world.plan(shape)
     world.create(plan)
@@ -188,6 +193,33 @@ def test_a_table_with_another_key_and_a_flag_is_made(world: World) -> None:
     assert made.unique_keys == ()
     assert not made.column("age").nullable
     assert not made.column("gone").nullable
+    assert [c.name for c in made.columns[-6:]] == ["gone", *ALL_METADATA.named.values()]
+    assert [c.name for c in made.columns[-6:] if c.nullable] == ["moment"]
+
+
+def test_a_truncated_table_is_marked_and_one_with_marks_is_not_made_anew(world: World) -> None:
+    plan = world.plan(TableShape(deleted_flag="gone", metadata=ALL_METADATA))
+    world.create(plan)
+    with closing(world.opened().open_ledger()) as ledger:
+        ledger.take_over(1)
+    names = "id, secret, gone, op, place, moment, origin, server"
+    rows = "(1, '', 0, 'c', 'here', NULL, 't', 's'), (2, '', 1, 'd', 'there', NULL, 't', 's')"
+    world.sink.execute(f"INSERT INTO people ({names}) VALUES {rows}", database=world.target)
+    stamp = RowStamp(Operation.TRUNCATE, "bin.000009:5", "me", 1_500_000)
+    change = SchemaChange(plan, plan, Difference(), at(1), "TRUNCATE", truncates=True, stamp=stamp)
+    assert change_from_json(change_to_json(change)) == change
+    with closing(world.opened().open_tables()) as builder:
+        builder.change(change)
+        builder.change(change)
+        anew = replace(change, difference=Difference(reread="so", refused="it cannot be"))
+        with pytest.raises(RefusedError, match="keeps rows that the source has deleted"):
+            builder.change(anew)
+    found = world.sink.execute(f"SELECT {names} FROM people ORDER BY id", database=world.target)
+    moment = datetime.fromisoformat("1970-01-01 00:00:01.500")
+    assert list(found) == [
+        (1, b"", 1, "t", "bin.000009:5", moment, str(plan.schema.table), "me"),
+        (2, b"", 1, "d", "there", None, "t", "s"),
+    ]
 
 
 @pytest.mark.parametrize(
