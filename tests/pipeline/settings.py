@@ -38,6 +38,8 @@ class Setting:
     """What the sink is to have, as the source says it; `at_sink` as the sink does."""
     at_sink: str = ALL
     where: str = "TRUE"
+    living: str = "TRUE"
+    """Which of the sink's rows the source has, too."""
     added: str = ", extra"
     """What of a column `extra`, added at the source, both are to have."""
     refused: dict[Stage, str] = field(default_factory=dict)
@@ -93,6 +95,12 @@ SETTINGS = (
         at_source=f"{ALL}, CAST(u AS CHAR)",
         at_sink=f"{ALL}, CAST(u AS CHAR)",
         only="mariadb",
+    ),
+    Setting("`deletes: soft`", "soft", "deletes: soft", living="_deleted = 0"),
+    Setting(
+        "`metadata`",
+        "stamped",
+        "metadata: {operation: op, position: pos, committed_at: at, table: source, server: server}",
     ),
     Setting("a unique key instead of a primary one", "unique_key", key="id INT NOT NULL UNIQUE"),
     Setting(

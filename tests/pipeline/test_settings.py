@@ -81,7 +81,7 @@ class Settled:
     def is_equal(self, setting: Setting, table: str, added: str = "") -> bool:
         """Compare dumps of both sides."""
         at_source = f"SELECT {setting.at_source}{added} FROM {table} WHERE {setting.where}"
-        at_sink = f"SELECT {setting.at_sink}{added} FROM {table}"
+        at_sink = f"SELECT {setting.at_sink}{added} FROM {table} WHERE {setting.living}"
         rows = Counter(self.shop.source.execute(at_source, database=self.shop.database))
         assert rows
         return Counter(self.shop.sink_rows(at_sink)) == rows
