@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, case, func, select
+from sqlalchemy import BindParameter, Connection, Engine, Row, bindparam, case, func, select
 
 from airflow_cdc_provider.core.codec import report_from_json, stream_from_text
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -54,6 +54,22 @@ from airflow_cdc_provider.state.tables import (
 
 _JOB_EVENTS = 20
 """About jobs of one generation: each start has two."""
+# What is asked all the time is put together once: that takes longer than the database's answer.
+_NAME: BindParameter[str] = bindparam("name")
+_PIPELINE = select(pipelines).where(pipelines.c.name == _NAME)
+_TABLES = select(tables).where(tables.c.pipeline == _NAME)
+_FINISHED = splits.c.status == SplitStatus.FINISHED.value
+_SPLIT_COUNTS = (
+    select(
+        splits.c.source_table,
+        func.count().label("planned"),
+        func.sum(case((_FINISHED, 1), else_=0)).label("finished"),
+        func.sum(case((_FINISHED, splits.c.row_count), else_=0)).label("rows"),
+        func.sum(case((_FINISHED, splits.c.byte_count), else_=0)).label("bytes"),
+    )
+    .where(splits.c.pipeline == _NAME, splits.c.status != SplitStatus.CUT.value)
+    .group_by(splits.c.source_table)
+)
 
 
 class SqlStateReader:
@@ -94,10 +110,9 @@ class SqlStateReader:
 
     def tables(self, name: PipelineName) -> tuple[TableState, ...]:
         """Return the plan's tables by name, with sums over their splits."""
-        mine = select(tables).where(tables.c.pipeline == str(name))
         with self._reading() as connection:
             counts = _split_counts(connection, name)
-            rows = connection.execute(mine).all()
+            rows = connection.execute(_TABLES, {"name": str(name)}).all()
         states = [table_of(row, counts.get(row.source_table, {})) for row in rows]
         return tuple(sorted(states, key=lambda state: state.table))
 
@@ -223,24 +238,12 @@ class SqlStateReader:
 
 def find_pipeline(connection: Connection, name: PipelineName) -> PipelineState | None:
     """Read one pipeline's row in the caller's transaction."""
-    row = connection.execute(select(pipelines).where(pipelines.c.name == str(name))).first()
+    row = connection.execute(_PIPELINE, {"name": str(name)}).first()
     return None if row is None else pipeline_of(row)
 
 
 def _split_counts(connection: Connection, name: PipelineName) -> dict[str, dict[str, Any]]:
     """Return each table's sums over its splits: planned, finished, rows and bytes."""
-    finished = splits.c.status == SplitStatus.FINISHED.value
-    query = (
-        select(
-            splits.c.source_table,
-            func.count().label("planned"),
-            func.sum(case((finished, 1), else_=0)).label("finished"),
-            func.sum(case((finished, splits.c.row_count), else_=0)).label("rows"),
-            func.sum(case((finished, splits.c.byte_count), else_=0)).label("bytes"),
-        )
-        .where(splits.c.pipeline == str(name), splits.c.status != SplitStatus.CUT.value)
-        .group_by(splits.c.source_table)
-    )
     return {
         row.source_table: {
             # MySQL sums integers as decimals
@@ -249,5 +252,5 @@ def _split_counts(connection: Connection, name: PipelineName) -> dict[str, dict[
             "rows": int(row.rows),
             "bytes": int(row.bytes),
         }
-        for row in connection.execute(query)
+        for row in connection.execute(_SPLIT_COUNTS, {"name": str(name)})
     }
