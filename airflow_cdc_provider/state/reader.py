@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, Engine, Row, bindparam, case, func, select
+from sqlalchemy import Connection, Engine, Row, case, func, select
 
 from airflow_cdc_provider.core.codec import report_from_json, stream_from_text
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -42,6 +42,7 @@ from airflow_cdc_provider.state.rows import (
 )
 from airflow_cdc_provider.state.samples import find_samples
 from airflow_cdc_provider.state.tables import (
+    NAME,
     events,
     hand_offs,
     notes,
@@ -55,9 +56,11 @@ from airflow_cdc_provider.state.tables import (
 _JOB_EVENTS = 20
 """About jobs of one generation: each start has two."""
 # What is asked all the time is put together once: that takes longer than the database's answer.
-_NAME: BindParameter[str] = bindparam("name")
-_PIPELINE = select(pipelines).where(pipelines.c.name == _NAME)
-_TABLES = select(tables).where(tables.c.pipeline == _NAME)
+_PIPELINE = select(pipelines).where(pipelines.c.name == NAME)
+_PLAN = select(plans).where(plans.c.pipeline == NAME)
+_HANDED_OFF = select(hand_offs.c.pipeline).where(hand_offs.c.pipeline == NAME)
+_STREAM = select(streams).where(streams.c.pipeline == NAME)
+_TABLES = select(tables).where(tables.c.pipeline == NAME)
 _FINISHED = splits.c.status == SplitStatus.FINISHED.value
 _SPLIT_COUNTS = (
     select(
@@ -67,7 +70,7 @@ _SPLIT_COUNTS = (
         func.sum(case((_FINISHED, splits.c.row_count), else_=0)).label("rows"),
         func.sum(case((_FINISHED, splits.c.byte_count), else_=0)).label("bytes"),
     )
-    .where(splits.c.pipeline == _NAME, splits.c.status != SplitStatus.CUT.value)
+    .where(splits.c.pipeline == NAME, splits.c.status != SplitStatus.CUT.value)
     .group_by(splits.c.source_table)
 )
 
@@ -106,7 +109,7 @@ class SqlStateReader:
     def _plan(self, name: PipelineName) -> Row[Any] | None:
         """Return the pipeline's row of `cdc_plan`, None if there is none."""
         with self._reading() as connection:
-            return connection.execute(select(plans).where(plans.c.pipeline == str(name))).first()
+            return connection.execute(_PLAN, {"name": str(name)}).first()
 
     def tables(self, name: PipelineName) -> tuple[TableState, ...]:
         """Return the plan's tables by name, with sums over their splits."""
@@ -144,9 +147,8 @@ class SqlStateReader:
 
     def is_handed_off(self, name: PipelineName) -> bool:
         """Tell whether a hand-off is stored; reading a large `hand_off` takes seconds."""
-        mine = select(hand_offs.c.pipeline).where(hand_offs.c.pipeline == str(name))
         with self._reading() as connection:
-            return connection.execute(mine).first() is not None
+            return connection.execute(_HANDED_OFF, {"name": str(name)}).first() is not None
 
     def hand_off(self, name: PipelineName) -> StreamSplit | None:
         """Return the stream split as it was stored at hand-off."""
@@ -157,9 +159,8 @@ class SqlStateReader:
 
     def stream(self, name: PipelineName) -> StreamState | None:
         """Return the stream's progress as it was last stored."""
-        mine = select(streams).where(streams.c.pipeline == str(name))
         with self._reading() as connection:
-            row = connection.execute(mine).first()
+            row = connection.execute(_STREAM, {"name": str(name)}).first()
         return None if row is None else stream_of(row)
 
     def events(self, name: PipelineName, limit: int = 100) -> tuple[PipelineEvent, ...]:

@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.requests import (
 )
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.rows import Values
-from airflow_cdc_provider.state.tables import requests
+from airflow_cdc_provider.state.tables import NAME, requests
 
 CLOSED_KEPT = 1000
 """Older requests of a pipeline that are closed are dropped when another one is closed."""
@@ -26,6 +26,12 @@ OVERTAKEN = StoredError.saying(
     "a new plan was made since: the next run reads every row of its tables"
 )
 OPEN = [status.value for status in RequestStatus if status.is_open]
+_REQUESTS = (
+    select(requests)
+    .where(requests.c.pipeline == NAME)
+    .order_by(requests.c.asked_us, requests.c.request_id)
+)
+_OPEN_REQUESTS = _REQUESTS.where(requests.c.status.in_(OPEN))
 
 
 def request_of(row: Row[Any]) -> Request:
@@ -96,11 +102,8 @@ def find_requests(
     connection: Connection, name: PipelineName, *, only_open: bool
 ) -> tuple[Request, ...]:
     """Read a pipeline's requests, oldest first."""
-    mine = select(requests).where(requests.c.pipeline == str(name))
-    if only_open:
-        mine = mine.where(requests.c.status.in_(OPEN))
-    ordered = mine.order_by(requests.c.asked_us, requests.c.request_id)
-    return tuple(request_of(row) for row in connection.execute(ordered))
+    mine = _OPEN_REQUESTS if only_open else _REQUESTS
+    return tuple(request_of(row) for row in connection.execute(mine, {"name": str(name)}))
 
 
 def last_done_us(connection: Connection, name: PipelineName, kind: RequestKind) -> int:

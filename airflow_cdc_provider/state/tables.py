@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Boolean,
     Column,
     Index,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    bindparam,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 VERSION_TABLE = "cdc_alembic_version"
 
 metadata = MetaData()
+NAME: BindParameter[str] = bindparam("name")
+"""A pipeline's name, in statements that are put together once."""
 _MYSQLS = frozenset({"mysql", "mariadb"})
 _EXACTLY: dict[str, Any] = {"charset": "utf8mb4", "collation": "utf8mb4_bin"}
 

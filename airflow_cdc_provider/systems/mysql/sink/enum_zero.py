@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
+from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import Column
 
@@ -36,9 +38,7 @@ def without_no_members(
         yield from batches
         return
     for batch in batches:
-        found = np.zeros(batch.num_rows, np.bool_)
-        for column in enums:
-            found |= _is_none(batch, column)
+        found = _holds_none(batch, enums)
         if not found.any():
             yield batch
             continue
@@ -50,20 +50,31 @@ def without_no_members(
 def living_last(plan: TablePlan, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
     """Return rows to be upserted in the parts that are written one after the other.
 
-    A key whose case alone changed is a marked row and a living one, which the sink may take for one
-    row. Rows with index 0 of an ENUM are written behind the others, whatever their order, so there
-    the marked ones are a part of their own.
+    A key whose case alone changed is several marked rows and perhaps a living one, which the sink
+    may take for one row: the last of them is it. Rows with index 0 of an ENUM are written behind
+    the others of their part, so a part ends where others follow them, and the marked ones come
+    first.
     """
-    flag = plan.shape.deleted_flag
-    if not flag or not enums_of(plan.target.copied_columns):
+    flag, enums = plan.shape.deleted_flag, enums_of(plan.target.copied_columns)
+    if not flag or not enums:
         return [rows]
-    marked = as_numpy(rows.column(flag)) == 1
-    return [rows.filter(mask_of(some)) for some in (marked, ~marked) if some.any()]
+    is_marked = as_numpy(rows.column(flag)) == 1
+    marked = rows.filter(mask_of(is_marked))
+    found = _holds_none(marked, enums)
+    ends = [*(np.flatnonzero(found[:-1] & ~found[1:]) + 1).tolist(), marked.num_rows]
+    parts = [marked.slice(at, end - at) for at, end in pairwise([0, *ends])]
+    return [part for part in (*parts, rows.filter(mask_of(~is_marked))) if part.num_rows]
 
 
-def _is_none(
-    rows: pa.RecordBatch, column: Column
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _holds_none(rows: pa.RecordBatch, enums: Sequence[Column]) -> BoolArray:
+    """Return which rows hold index 0 in one of these ENUM columns, as a mask."""
+    found: BoolArray = np.zeros(rows.num_rows, np.bool_)
+    for column in enums:
+        found |= _is_none(rows, column)
+    return found
+
+
+def _is_none(rows: pa.RecordBatch, column: Column) -> BoolArray:
     """Return which rows hold index 0 in an ENUM column, as a mask."""
     same = pc.equal(rows.column(column.name), column.type.no_member)
     return as_numpy(pc.fill_null(same, fill_value=False))
