@@ -253,7 +253,7 @@ class WithoutKey:
         shop = notes.shop
         text = shop.path.read_text()
         shop.path.write_text(f'{text}tables: {{"{notes.table}": {{where: "n = 1"}}}}\n')
-        with pytest.raises(PipelineFileError, match="it has no key, so it is copied as it is"):
+        with pytest.raises(PipelineFileError, match="notes has no key, so it is copied as it is"):
             check(shop.run())
 
     def test_several_writers_leave_it_to_one(self, notes: Notes) -> None:
@@ -322,6 +322,25 @@ def test_a_sink_may_number_the_rows_by_a_column_of_its_own(shop: Shop) -> None:
         catch_up(shop)
     rows = shop.source.execute("SELECT * FROM pairs", database=shop.database)
     assert Counter(shop.sink_rows("SELECT * FROM pairs")) == Counter(rows)
+
+
+class TestToMariaDb:
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+    def test_a_zero_below_zero_is_found_where_the_server_stores_it_as_zero(
+        self, shop: Shop
+    ) -> None:
+        shop.at_source("CREATE TABLE pairs (a INT, f FLOAT, d DOUBLE)")
+        rows = "(1, -0e0, -0e0), (1, 0, -0e0), (1, 0, 0), (1, -0e0, -0e0), (2, 5, -0e0)"
+        shop.at_source(f"INSERT INTO pairs VALUES {rows}")
+        catch_up(shop)
+        for change in ("DELETE FROM pairs LIMIT 2", "UPDATE pairs SET a = 3"):
+            shop.at_source(change)
+            catch_up(shop)
+            held = shop.source.execute("SELECT a, f + 0, d + 0 FROM pairs", database=shop.database)
+            assert Counter(shop.sink_rows("SELECT * FROM pairs")) == Counter(held)
 
 
 class TestFromMariaDb(WithoutKey):

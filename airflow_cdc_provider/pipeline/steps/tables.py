@@ -171,17 +171,18 @@ class _Planner:
         alike = TablePlan.alike
         shape = self._loaded.model.shape_of(fact.table, ignore_case=self._fold)
         if not schema.has_key and not shape.is_identity:
-            what = "it has no key, so it is copied as it is: all of its rows and columns"
-            self._refuse(fact.table, what, schema)
+            what = f"{fact.table} has no key, so it is copied as it is: all of its rows and columns"
+            fix = "give it a key, leave it out by source.exclude, or name the others here alone"
+            self._refuse(fact.table, what, fix)
             return alike(schema, target, fact.estimated_rows)
         if lost := sorted({*shape.left_out} - {column.name for column in schema.columns}):
-            self._refuse(fact.table, f"{fact.table} has no column {lost[0]}", schema)
+            self._refuse(fact.table, f"{fact.table} has no column {lost[0]}", _columns(schema))
             return alike(schema, target, fact.estimated_rows)
         try:
             made = self._sink.target_of(schema, target, shape)
             self._require_judgeable(shape.where, schema)
         except ValueError as error:
-            self._refuse(fact.table, str(error), schema)
+            self._refuse(fact.table, str(error), _columns(schema))
             return alike(schema, target, fact.estimated_rows)
         return TablePlan(schema, made, fact.estimated_rows, shape)
 
@@ -199,12 +200,16 @@ class _Planner:
         if isinstance(self._source, ReadsText):
             self._source.require_as_printed(schema, where)
 
-    def _refuse(self, table: TableId, what: str, schema: TableSchema) -> None:
-        """Note what of the file's columns does not fit a table."""
-        names = ", ".join(column.name for column in schema.copied_columns)
-        fix = f"its columns are {names}; computed columns are never copied"
+    def _refuse(self, table: TableId, what: str, fix: str) -> None:
+        """Note what of the file's columns does not fit a table, and what mends it."""
         name = name_in(self._loaded.model.tables, table, ignore_case=self._fold)
         self.refused[table] = (("tables", name or str(table)), what, fix)
+
+
+def _columns(schema: TableSchema) -> str:
+    """Return the advice on which columns a section may name."""
+    names = ", ".join(column.name for column in schema.copied_columns)
+    return f"its columns are {names}; computed columns are never copied"
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:

@@ -95,7 +95,7 @@ def _condition(column: Column, kind: pa.DataType, *, is_mariadb: bool) -> str:
     """Return the condition that a column has a value, which is to be put in for each `_VALUE`."""
     name = quote_identifier(column.name)
     plain = f"{name} <=> {_VALUE}"
-    if column.type.kind is TypeKind.FLOAT:
+    if column.type.kind is TypeKind.FLOAT and not is_mariadb:  # which stores 0 for -0
         is_negative = f"(LEFT({_VALUE}, 1) <=> '-')"
         return f"{plain} AND (LEFT(CONCAT({name}), 1) <=> '-') = {is_negative}"
     if column.type.kind in _AS_BYTES:
