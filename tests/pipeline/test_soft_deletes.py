@@ -25,7 +25,7 @@ from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.views.reports import plan_form, plan_lines
 from tests.beside import beside
-from tests.pipeline.altered_tables import catch_up
+from tests.pipeline.altered_tables import catch_up, change
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_stream_ends import kill_once_it_moves
 from tests.servers.given import SqlServer
@@ -423,3 +423,34 @@ def test_a_deleted_row_that_the_sink_never_had_comes_marked(shop: Shop) -> None:
         (1, "one", 10, 1, "d"),
         (2, "new", 20, 0, "u"),
     ]
+
+
+def test_of_spellings_that_are_one_key_at_the_sink_the_last_that_was_deleted_stays(
+    shop: Shop,
+) -> None:
+    """Also where the rows before it hold no member of an ENUM, and are written apart."""
+    shop.at_source(
+        "CREATE TABLE tags (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n INT, "
+        "kind ENUM('x', 'y'))"
+    )
+    with shop.path.open("a") as file:
+        file.write(f'tables: {{"{shop.database}.tags": {{deletes: soft}}}}\n')
+    catch_up(shop)
+    lives = [("aB", 1, 0), ("Ab", 2, "'y'"), ("ab", 3, 0), ("AB", 4, "'x'")]
+    change(
+        shop,
+        "tags",
+        [
+            "SET SESSION sql_mode = ''",
+            *(
+                statement
+                for key, n, kind in lives
+                for statement in (
+                    f"INSERT INTO tags VALUES ('{key}', {n}, {kind})",
+                    "DELETE FROM tags",
+                )
+            ),
+        ],
+    )
+    catch_up(shop)
+    assert shop.sink_rows("SELECT * FROM tags") == [("AB", 4, "x", 1)]
