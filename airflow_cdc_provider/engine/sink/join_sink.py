@@ -346,9 +346,11 @@ class StreamJoinSink:
             freed, left = self._replace_guarded(self._guard, joining, rows, again=again)
         joined = JoinedSplit(joining.split, rows.rows.rows, position, left)
         self._ledger.store_joined(joining.request, joined, freed)
-        if not self._rows.plan_of(joining.split.table).schema.has_key:
+        table = joining.split.table
+        is_unread = any(table in slot.stored.unread for slot in slots)
+        if is_unread and not self._rows.plan_of(table).schema.has_key:
             # until here the stream has left its changes out, from here on none may be
-            self._ledger.store_read(joining.split.table, slots)
+            self._ledger.store_read(table, slots)
         self._ledger.claim()
         return position
 

@@ -108,6 +108,11 @@ def behind_predicate(columns: Sequence[str], key: Key) -> str:
     return _bound(columns, key, strict=">", last=">")
 
 
+def living(flag: str) -> str:
+    """Return the condition that a row is not marked as deleted, by the flag's column."""
+    return f"{quote_identifier(flag)} = 0"
+
+
 def _equal(columns: Sequence[str], key: Key) -> str:
     """Return the condition that a key's columns have these values."""
     # MariaDB finds no index range for (a, b) IN (...)

@@ -17,12 +17,12 @@ from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.sink.join_sink import RowDiff
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.sql import split_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import living, split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import unique_conflicts
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.join_ledger import MySqlJoinLedger
-from airflow_cdc_provider.systems.mysql.sink.marked_rows import living, living_and, marking
+from airflow_cdc_provider.systems.mysql.sink.marked_rows import living_and, marking
 from airflow_cdc_provider.systems.mysql.sink.marker_rows import MarkerRows, create_marker
 from airflow_cdc_provider.systems.mysql.sink.row_diff import row_diff_of
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys

@@ -10,14 +10,9 @@ from datetime import UTC, datetime, timedelta
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_metadata import MetadataKind, Operation, RowStamp
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, living
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def living(flag: str) -> str:
-    """Return the condition that a row is not marked as deleted, by the flag's column."""
-    return f"{quote_identifier(flag)} = 0"
 
 
 def living_and(plan: TablePlan, condition: str) -> str:

@@ -35,7 +35,7 @@ from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, living
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     carried,
     lacked_types,
@@ -62,7 +62,7 @@ from airflow_cdc_provider.systems.mysql.sink import (
 )
 from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
-from airflow_cdc_provider.systems.mysql.sink.marked_rows import living, marking
+from airflow_cdc_provider.systems.mysql.sink.marked_rows import marking
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _LOCK_WAIT_S = 120

@@ -24,13 +24,14 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     RetryableError,
 )
-from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     by_key,
     chosen_predicate,
+    living,
     one_of,
     range_predicate,
 )
@@ -71,7 +72,7 @@ class MySqlRowCounts:
             inside = f"{inside} AND {chosen_predicate(chosen)}"
             rows = f"FROM {quote_table(self.table)} WHERE {inside}"
         if self.flag:
-            rows = f"{rows} AND {quote_identifier(self.flag)} = 0"
+            rows = f"{rows} AND {living(self.flag)}"
         some = f"SELECT 1 {rows} LIMIT {most}"
         return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
 
