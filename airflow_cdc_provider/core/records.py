@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.splits import (
 )
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE, OutputColumn, TableShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,14 @@ class TablePlan:
     def written(self) -> TableSchema:
         """The sink's definition under the source's name, by which its keys refer to others."""
         return replace(self.target, table=self.schema.table)
+
+    @property
+    def shard(self) -> OutputColumn | None:
+        """Return the constant column by which its rows are told from those of other tables.
+
+        None: the sink's table holds this table alone.
+        """
+        return self.shape.shard_column
 
     def split_at_sink(self, split: SnapshotSplit) -> SnapshotSplit:
         """Return a split by the names that its columns have at the sink.

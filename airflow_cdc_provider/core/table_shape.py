@@ -28,6 +28,8 @@ from airflow_cdc_provider.core.table_schema import (
 )
 
 Constant = int | str
+SHARD_LENGTH = 129
+"""Characters of a shard's name: those of a database and a table with the dot between them."""
 _MASKED_KINDS = frozenset({TypeKind.TEXT, TypeKind.BINARY})
 
 
@@ -95,6 +97,11 @@ class TableShape:
     """The sink's key by the names of its columns; none: the source's primary key."""
     metadata: RowMetadata = NO_METADATA
     """The columns that say of each row where it comes from, behind all others."""
+    shard: str = ""
+    """The constant column that tells the table's rows from those of others in its sink table.
+
+    It is the first of the sink's key. Empty: the sink's table holds this table alone.
+    """
 
     @property
     def is_identity(self) -> bool:
@@ -119,6 +126,11 @@ class TableShape:
         """Return the sink's columns that say what became of a row: the flag and the metadata."""
         flag = (self.deleted_flag,) if self.deleted_flag else ()
         return (*flag, *self.metadata.named.values())
+
+    @property
+    def shard_column(self) -> OutputColumn | None:
+        """Return the column by which the sink's table is shared; None if it is this table's."""
+        return next((each for each in self.columns if each.name == self.shard), None)
 
     @property
     def without_metadata(self) -> TableShape:
@@ -149,7 +161,8 @@ class TableShape:
             left_out = names.intersection(shape.left_out) if shape.takes_others else None
             columns = frozenset(shape.columns_of(schema))
             marks = shape.deleted_flag, shape.metadata
-            return columns, shape.takes_others, left_out, shape.where, marks, shape.key
+            key = shape.key, shape.shard
+            return columns, shape.takes_others, left_out, shape.where, marks, key
 
         return essence(self) == essence(other)
 
@@ -173,17 +186,19 @@ class TableShape:
     def key_of(self, schema: TableSchema) -> tuple[str, ...]:
         """Return the sink's key: the one given, or the source's by the names of the sink.
 
-        `ValueError` if a column of the source's key is left out or masked.
+        That of a shard begins with its column. `ValueError` if a column of the source's key is
+        left out or masked.
         """
+        shard = (self.shard,) if self.shard else ()
         if self.key:
-            return self.key
+            return (*shard, *self.key)
         names = self.names_of(schema)
         lost = [name for name in schema.primary_key if name not in names]
         if lost:
             raise ValueError(
                 f"{', '.join(lost)} of {schema.table} is in its key, and is left out or masked"
             )
-        return tuple(names[name] for name in schema.primary_key)
+        return (*shard, *(names[name] for name in schema.primary_key))
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the shape as JSON."""
@@ -200,7 +215,9 @@ class TableShape:
             where=None if form["where"] is None else filter_from_json(form["where"]),
             deleted_flag=form["deleted_flag"],
             key=tuple(form["key"]),
-            metadata=RowMetadata(**form.get("metadata", {})),  # not named by earlier releases
+            # not named by earlier releases
+            metadata=RowMetadata(**form.get("metadata", {})),
+            shard=form.get("shard", ""),
         )
 
 
@@ -219,6 +236,12 @@ class AddedTypes:
     metadata: MetadataTypes | None = None
     """None: the sink has no columns of metadata."""
 
+    def made_for(self, column: OutputColumn, *, is_shard: bool) -> ColumnType:
+        """Return the type of a constant column; that of shards has room for no more than names."""
+        if isinstance(column.constant, int):
+            return self.number
+        return replace(self.text, length=SHARD_LENGTH) if is_shard else self.text
+
 
 def shaped_schema(
     schema: TableSchema, table: TableId, shape: TableShape, added: AddedTypes
@@ -231,8 +254,10 @@ def shaped_schema(
         return replace(schema, table=table)
     _require_possible(schema, shape, added)
     key = shape.key_of(schema)
+    prefixes = (0,) * len(schema.primary_key) if shape.key else schema.key_prefixes
     columns = [
-        _column(schema, each, added, is_key=each.name in key) for each in shape.columns_of(schema)
+        _column(schema, each, shape, added, is_key=each.name in key)
+        for each in shape.columns_of(schema)
     ]
     columns += _computed(schema, shape)
     if shape.deleted_flag:
@@ -243,12 +268,12 @@ def shaped_schema(
         table=table,
         columns=tuple(columns),
         primary_key=key,
-        key_prefixes=(0,) * len(key) if shape.key else schema.key_prefixes,
+        key_prefixes=(0, *prefixes) if shape.shard and prefixes else prefixes,
         unique_keys=tuple(_unique_keys(schema, shape)),
         engine=schema.engine,
         collation=schema.collation,
         flavour=schema.flavour,
-        key_name="" if shape.key else schema.key_name,
+        key_name="" if shape.key or shape.shard else schema.key_name,
     )
 
 
@@ -283,23 +308,29 @@ def _require_possible(schema: TableSchema, shape: TableShape, added: AddedTypes)
     for name in sorted({n for n in names if _folded(names).count(n.casefold()) > 1}):
         raise ValueError(f"{schema.table} would have two columns {name} at the sink")
     for each in outputs:
-        _require_value(schema, each, copied, added)
+        made = added.made_for(each, is_shard=each.name == shape.shard)
+        _require_value(schema, each, copied, made)
     masked = {each.name for each in outputs if each.mask}
+    if shape.shard and shape.shard_column is None:
+        raise ValueError(f"{shape.shard} of {schema.table} is no column with one value")
     for name in shape.key:
         if name not in names or name in masked or name in shape.marks:
             raise ValueError(f"{name} cannot be in the key of {schema.table} at the sink")
 
 
 def _require_value(
-    schema: TableSchema, output: OutputColumn, copied: Mapping[str, Column], added: AddedTypes
+    schema: TableSchema, output: OutputColumn, copied: Mapping[str, Column], made: ColumnType
 ) -> None:
-    """Raise `ValueError` for a column that has no value, or one that its type does not take."""
+    """Raise `ValueError` for a column that has no value, or one that its type does not take.
+
+    `made` is the type of a constant.
+    """
     if bool(output.source) == (output.constant is not None):
         raise ValueError(f"{output.name} of {schema.table} comes from a column, or is one constant")
     if isinstance(output.constant, int) and not -(2**63) <= output.constant < 2**63:
         raise ValueError(f"{output.constant} is too great for {output.name} of {schema.table}")
     if isinstance(output.constant, str):
-        _require_room(f"{output.name} of {schema.table}", output.constant, added.text)
+        _require_room(f"{output.name} of {schema.table}", output.constant, made)
     if output.mask is None:
         return
     if not output.source:
@@ -327,18 +358,26 @@ def _folded(names: Collection[str]) -> list[str]:
 
 
 def _column(
-    schema: TableSchema, output: OutputColumn, added: AddedTypes, *, is_key: bool
+    schema: TableSchema,
+    output: OutputColumn,
+    shape: TableShape,
+    added: AddedTypes,
+    *,
+    is_key: bool,
 ) -> Column:
-    """Return the definition of one column of the sink."""
+    """Return the definition of one column of the sink.
+
+    Where others share the sink's table all but the key is nullable: they may lack the column.
+    """
     if not output.source:
-        made = added.number if isinstance(output.constant, int) else added.text
+        made = added.made_for(output, is_shard=output.name == shape.shard)
         return Column(output.name, made, nullable=False)
     column = schema.column(output.source)
     is_nulled = output.mask is not None and output.mask.kind is MaskKind.NULL
     return replace(
         column,
         name=output.name,
-        nullable=(column.nullable or is_nulled) and not is_key,
+        nullable=(column.nullable or is_nulled or bool(shape.shard)) and not is_key,
         auto_increment=False,
     )
 
@@ -346,11 +385,13 @@ def _column(
 def _unique_keys(schema: TableSchema, shape: TableShape) -> Iterator[UniqueKey]:
     """Yield the source's unique keys that hold at the sink, by the names of its columns.
 
+    Those of a shard hold within it: they begin with its column.
     With rows that are only marked as deleted none does: their values may have been taken since.
     """
     if shape.deleted_flag:
         return
     names = shape.names_of(schema)
+    shard = (shape.shard,) if shape.shard else ()
     for key in schema.unique_keys:
         if all(name in names for name in key.columns):
-            yield UniqueKey(key.name, tuple(names[name] for name in key.columns))
+            yield UniqueKey(key.name, (*shard, *(names[name] for name in key.columns)))

@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.table_schema import (
     UniqueKey,
 )
 from airflow_cdc_provider.core.table_shape import (
+    SHARD_LENGTH,
     AddedTypes,
     Mask,
     MaskKind,
@@ -168,6 +169,21 @@ def test_a_splits_range_is_over_the_sinks_names() -> None:
     plan = TablePlan(USERS, shaped_schema(USERS, AT_SINK, shape, ADDED), 0, shape)
     split = SnapshotSplit(USERS.table, 3, ("id",), USERS.key_kinds, KeyRange((1,), (9,)))
     assert plan.split_at_sink(split) == replace(split, key_columns=("number",))
+
+
+def test_the_rows_of_a_shard_are_told_from_others_by_the_first_column_of_the_key() -> None:
+    shop = OutputColumn("shop", constant="shop_1")
+    shape = TableShape((shop,), others=True, shard="shop")
+    made = shaped_schema(USERS, AT_SINK, shape, ADDED)
+    assert made.primary_key == ("shop", "id")
+    assert made.unique_keys == (UniqueKey("mail", ("shop", "mail")),)
+    assert made.column("shop").type == replace(ADDED.text, length=SHARD_LENGTH)
+    assert {column.name for column in made.columns if not column.nullable} == {"shop", "id"}
+    assert TablePlan(USERS, made, 0, shape).shard == shop
+    assert TableShape.from_json(shape.to_json()) == shape
+    assert not shape.is_same_for(USERS, replace(shape, shard=""))
+    with pytest.raises(ValueError, match="is no column with one value"):
+        shaped_schema(USERS, AT_SINK, replace(shape, shard="mail"), ADDED)
 
 
 @pytest.mark.parametrize(

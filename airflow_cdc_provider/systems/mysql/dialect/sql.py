@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.splits import (
     SnapshotSplit,
 )
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import OutputColumn
 
 
 def literal(part: KeyPart) -> str:
@@ -111,6 +112,17 @@ def behind_predicate(columns: Sequence[str], key: Key) -> str:
 def living(flag: str) -> str:
     """Return the condition that a row is not marked as deleted, by the flag's column."""
     return f"{quote_identifier(flag)} = 0"
+
+
+def of_shard(shard: OutputColumn | None, condition: str) -> str:
+    """Return a condition on rows of a sink table that is true for those of one shard alone.
+
+    Without a shard the table is not shared, and the condition is as it was.
+    """
+    if shard is None or shard.constant is None:
+        return condition
+    own = f"{quote_identifier(shard.name)} = {literal(shard.constant)}"
+    return own if condition == "TRUE" else f"{own} AND ({condition})"
 
 
 def _equal(columns: Sequence[str], key: Key) -> str:
