@@ -108,7 +108,8 @@ class PipelineCode(FindingCode):
         "table.columns",
         "warn",
         "what the file says of its columns does not fit its definition now; the stream stops the "
-        "table at the statement that changed it, and the others flow on",
+        "table at the statement that changed it, one that came later is not copied, and the others "
+        "flow on",
     )
     TABLE_STOPPED = (
         "table.stopped",

@@ -162,12 +162,14 @@ def _checked(run: Run) -> CheckReport:
         require_start_as_noted(run)
         require_sink(run, origin.sink, targets.plan_id())
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
-        planned, later = captured.without({*late, *stopped, *captured.unfit}), captured.only(late)
+        planned = captured.without({*late, *stopped, *captured.unfit})
+        later = captured.only(late - captured.unfit.keys())
         require_separate(run.loaded, planned.plans)
-        found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
+        come = [table for table in not_copied if table not in captured.unfit]
+        found = [*_ended(run), *_not_as_planned(run, captured, come, gone)]
         found += _stopped(stopped.values())
         found += _waiting(captured.waiting_patterns)
-        found += _unfit(captured)
+        found += _unfit(captured, late)
         beside = files_beside(run.loaded)
         found += [*shared_ids(run, beside), *topology_findings(run, beside)]
         found += throttle_findings(run)
@@ -346,8 +348,12 @@ def _waiting(patterns: Iterable[WaitingPattern]) -> Iterator[Finding]:
         )
 
 
-def _unfit(captured: Captured) -> Iterator[Finding]:
-    """Yield a warning for each table of the stream that the file's columns do not fit."""
+def _unfit(captured: Captured, late: Collection[TableId]) -> Iterator[Finding]:
+    """Yield a warning for each table that the file's columns do not fit.
+
+    Those of the stream it stops; it does not have those that came `late`.
+    """
+    streamed = "it is not looked at here; the stream stops it where that matters, and it alone"
     for table, (path, what, fix) in captured.unfit.items():
         yield Finding(
             PipelineCode.TABLE_COLUMNS,
@@ -355,7 +361,7 @@ def _unfit(captured: Captured) -> Iterator[Finding]:
             str(table),
             what,
             "columns that the file's `tables` fits",
-            "it is not looked at here; the stream stops it where that matters, and it alone",
+            "it is not copied" if table in late else streamed,
             f"correct {'.'.join(map(str, path))}: {fix}",
         )
 

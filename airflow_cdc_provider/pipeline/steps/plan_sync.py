@@ -102,6 +102,9 @@ def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[Ta
         target = next(p.sink_table for p in captured.plans if p.schema.table == table)
         if is_copy_of(table, planned):
             _tell_once(run, table, "it is the copy that a schema change tool makes of a table")
+        elif table in captured.unfit:
+            _, what, _ = captured.unfit[table]
+            _tell_once(run, table, what)
         elif target in taken:
             _tell_once(run, table, f"another table goes to {target}")
         else:
