@@ -111,6 +111,12 @@ class PipelineCode(FindingCode):
         "table at the statement that changed it, one that came later is not copied, and the others "
         "flow on",
     )
+    TABLE_SHOWN = (
+        "table.shown",
+        "warn",
+        "it has all columns of a table that is masked, chosen from or filtered, and no section of "
+        "`tables` picks it: it is copied as it is; one that came later is not added",
+    )
     TABLE_STOPPED = (
         "table.stopped",
         "warn",

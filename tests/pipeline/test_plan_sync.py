@@ -205,6 +205,47 @@ def test_a_later_table_that_its_section_does_not_fit_is_told_and_the_others_flow
     assert shop.sink_rows("SELECT * FROM odd") == [(1, None)]
 
 
+@pytest.mark.parametrize("is_continuous", [False, True])
+def test_a_masked_table_that_gets_another_name_is_not_copied_unmasked(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, *, is_continuous: bool
+) -> None:
+    monkeypatch.setattr(new_table_watch, "LOOK_EVERY_S", 0.5)
+    masked = f'tables:\n  "{shop.database}.orders":\n    columns: {{mask: {{note: null}}}}\n'
+    shop.path.write_text(shop.path.read_text() + masked)
+    later(shop, "other")
+    synced(shop)
+
+    def change() -> None:
+        shop.at_source("CREATE TABLE copied (PRIMARY KEY (id)) AS SELECT *, 1 AS more FROM orders")
+        shop.at_source("RENAME TABLE orders TO former")
+        later(shop, "fit")
+
+    if is_continuous:
+        with continuous(shop, []) as run:
+            wait_until(lambda: run.store.ensure(run.name).phase.value == "streaming")
+            change()
+            wait_until(lambda: {"fit"} <= copied(shop))
+    else:
+        change()
+    synced(shop)
+    run = shop.run()
+    assert copied(shop) - {"orders"} == {"other", "fit"}
+    said = [event.text for event in run.store.events(run.name) if "is not added" in event.text]
+    assert {each.split()[0] for each in said} == {
+        f"{shop.database}.{n}" for n in ("copied", "former")
+    }
+    assert all(
+        f"all columns of {shop.database}.orders, which is not copied" in each for each in said
+    )
+    found = [each.subject for each in check(run).findings if each.code == "table.shown"]
+    assert found == [f"{shop.database}.copied", f"{shop.database}.former"]
+    assert shop.sink_rows("SHOW TABLES LIKE 'former'") == []
+    named = f'  "{shop.database}.copied": {{}}\n'
+    shop.path.write_text(shop.path.read_text() + named)
+    synced(shop)
+    assert at_sink(shop, "copied") == at_source(shop, "copied")
+
+
 def test_where_the_sink_was_lost_a_table_that_its_section_does_not_fit_is_not_read(
     shop: Shop,
 ) -> None:

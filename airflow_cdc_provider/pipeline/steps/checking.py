@@ -46,6 +46,11 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     follows_file,
     require_unchanged,
 )
+from airflow_cdc_provider.pipeline.steps.hidden_columns import (
+    SHOWN_FIX,
+    HiddenColumns,
+    shows_text,
+)
 from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, recording_attempt
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
@@ -170,6 +175,7 @@ def _checked(run: Run) -> CheckReport:
         found += _stopped(stopped.values())
         found += _waiting(captured.waiting_patterns)
         found += _unfit(captured, late)
+        found += _shown(run, captured, late)
         beside = files_beside(run.loaded)
         found += [*shared_ids(run, beside), *topology_findings(run, beside)]
         found += throttle_findings(run)
@@ -364,6 +370,23 @@ def _unfit(captured: Captured, late: Collection[TableId]) -> Iterator[Finding]:
             "it is not copied" if table in late else streamed,
             f"correct {'.'.join(map(str, path))}: {fix}",
         )
+
+
+def _shown(run: Run, captured: Captured, late: Collection[TableId]) -> Iterator[Finding]:
+    """Yield a warning for each table that shows what is hidden of another."""
+    hidden = HiddenColumns(run, captured)
+    for plan in captured.plans:
+        table = plan.schema.table
+        if shown := hidden.shown_by(plan):
+            yield Finding(
+                PipelineCode.TABLE_SHOWN,
+                Level.WARN,
+                str(table),
+                shows_text(shown),
+                "a section for each table that hides something",
+                "it is not copied by itself" if table in late else "it is copied as it is",
+                SHOWN_FIX,
+            )
 
 
 def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:

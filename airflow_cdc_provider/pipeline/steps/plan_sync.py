@@ -29,6 +29,11 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, follows_file, picked_anew
+from airflow_cdc_provider.pipeline.steps.hidden_columns import (
+    SHOWN_FIX,
+    HiddenColumns,
+    shows_text,
+)
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
 from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
@@ -97,14 +102,18 @@ def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[Ta
     """Return those of the tables that can be added; the others are reported."""
     planned = {state.table for state in run.store.tables(run.name)}
     taken = {state.plan.sink_table for state in run.store.tables(run.name)}
+    hidden = HiddenColumns(run, captured)
     fit = []
     for table in tables:
-        target = next(p.sink_table for p in captured.plans if p.schema.table == table)
+        plan = next(each for each in captured.plans if each.schema.table == table)
+        target = plan.sink_table
         if is_copy_of(table, planned):
             _tell_once(run, table, "it is the copy that a schema change tool makes of a table")
         elif table in captured.unfit:
             _, what, _ = captured.unfit[table]
             _tell_once(run, table, what)
+        elif shown := hidden.shown_by(plan):
+            _tell_once(run, table, f"{shows_text(shown)}; {SHOWN_FIX}, or `add` it as it is")
         elif target in taken:
             _tell_once(run, table, f"another table goes to {target}")
         else:

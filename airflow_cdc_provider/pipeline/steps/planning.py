@@ -51,6 +51,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     picked_anew,
     require_unchanged,
 )
+from airflow_cdc_provider.pipeline.steps.hidden_columns import note_hidden
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
@@ -176,6 +177,7 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
         told = carry_out_table_requests(run, reach=reach)
         require_not_ended(run)  # unless what was asked has mended it
         found = _planned(run, reach)
+        note_hidden(run)
         return replace(found, changed=(*told, *found.changed))
 
 
