@@ -309,6 +309,8 @@ class SinkAbilities:
     """Its columns have types, and the pipeline file may name some of them."""
     marks_rows: bool = False
     """Its rows can be marked as deleted, and have columns of metadata."""
+    shares_tables: bool = False
+    """Several tables of the source can go to one of its tables, each with rows of its own."""
     facts: tuple[str, ...] = ()
     """What of Debezium's `source` it writes with each change."""
 
