@@ -42,7 +42,8 @@ def difference_between(
 ) -> Difference:
     """Return how the sink's definitions of a table differ, given the log's statements between."""
     was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
-    found = definitions.difference(was, now, statements)
+    is_shared = after.shard is not None
+    found = definitions.difference(was, now, statements, is_shared=is_shared)
     return difference_at_sink(found, before, after, statements)
 
 
@@ -52,7 +53,7 @@ def require_answered(before: TablePlan, after: TablePlan, definitions: FollowsDe
     `TableChangedError` says which columns may be others than those the pipeline names.
     """
     was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
-    found = definitions.difference(was, now, ())
+    found = definitions.difference(was, now, (), is_shared=after.shard is not None)
     if why := unanswered_by_shape(found, before, after, ()):
         raise _unfit(after.schema, why)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
@@ -281,6 +281,17 @@ class TableBuilder(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+@runtime_checkable
+class DeletesShards(Protocol):
+    """A builder of tables that several tables of the source share."""
+
+    def delete_shard(self, plan: TablePlan) -> None:
+        """Delete the rows of one shard from the sink's table; those of others stay.
+
+        Only the owner may: an older generation is `FencedError`.
+        """
 
 
 @dataclass(frozen=True, slots=True)

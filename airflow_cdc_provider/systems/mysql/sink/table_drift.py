@@ -104,7 +104,7 @@ def _drifted(
         if there is None:
             yield TableDrift.gone(plan.schema.table, table)
             continue
-        differing = mismatches(plan.target, there)
+        differing = mismatches(plan.target, there, is_shared=plan.shard is not None)
         texts = [str(each) for each in differing if not (is_edge and each.is_loud)]
         texts += [firing_text(firing[table])] if table in firing else []
         if texts:
