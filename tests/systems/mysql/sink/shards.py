@@ -13,7 +13,7 @@ from airflow_cdc_provider.columns.shaping import shaped_rows
 from airflow_cdc_provider.columns.source_port import LogReading, SplitReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_metadata import RowStamp
@@ -148,6 +148,14 @@ class ShardWorld:
 
     def verify(self, **options: Any) -> VerifyReport:
         return verify(self.source, self.sink(), [*self.plans.values()], **options)
+
+    def count(self, shop: str, keys: KeyRange) -> int:
+        """Count a shop's rows at the sink as an estimate does."""
+        plan = self.plans[shop]
+        with closing(self.sink().open_side()) as side:
+            there = side.definition(plan.sink_table)
+            assert there is not None
+            return side.counts(there, ("id",), shard=plan.shard).count(keys, most=99)
 
     # --- both sides ---------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.row_metadata import RowMetadata
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.shards import MADE, NORTH, SHOPS, SOUTH, TARGET, ShardWorld
@@ -104,6 +105,45 @@ class ShardBehaviours:
         assert world.held(columns="mail") == [("x",), ("m1",), ("m3",), ("m2",)]
         world.join(SOUTH)
         assert world.held(columns="mail") == mails
+
+    def test_a_table_is_compared_with_its_own_rows_and_repaired_within_them(
+        self, world: ShardWorld
+    ) -> None:
+        world.make()
+        world.start()
+        world.at_sink(PLANT)
+        assert world.verify().equal
+        world.at_sink(
+            "UPDATE orders SET name = 'drifted' WHERE shop = 'south' AND id = 2",
+            "DELETE FROM orders WHERE shop = 'north' AND id = 3",
+            "INSERT INTO orders (shop, id) VALUES ('north', 9), ('south', 10)",
+        )
+        north, south = world.verify(chunk_rows=2, values=True).tables
+        assert (north.rows_source, north.rows_sink, south.rows_sink) == (3, 3, 4)
+        assert (north.missing, north.extra, north.different) == (1, 1, 0)
+        assert (south.missing, south.extra, south.different) == (0, 1, 1)
+        assert {each.key for each in south.samples} == {"2", "10"}
+        counted = [world.count(shop, KeyRange((2,), None)) for shop in SHOPS]
+        assert counted == [2, 3]
+        for shop, found in ((NORTH, north), (SOUTH, south)):
+            for keys in found.differing:
+                world.join(shop, keys.start, keys.end)
+        assert world.verify().equal
+        assert world.held("shop <> 'elsewhere'") == world.wanted()
+        assert world.held("shop = 'elsewhere'") == [STRANGE]
+
+    def test_tables_whose_keys_bound_no_range_are_compared_with_their_own_rows(
+        self, world: ShardWorld
+    ) -> None:
+        kind = "id ENUM('one', 'two', 'three')"
+        made = {shop: MADE[shop].replace("id INT", kind) for shop in SHOPS}
+        world.make(made=made, target=TARGET.replace("id INT", kind))
+        world.start()
+        world.at_sink(PLANT)
+        assert world.verify().equal
+        world.at_sink("DELETE FROM orders WHERE id = 1 AND shop = 'north'")
+        north, south = world.verify().tables
+        assert (north.missing, north.differing_keys, south.equal) == (1, (("0one",),), True)
 
     def test_deleted_rows_are_marked_within_their_shard(self, world: ShardWorld) -> None:
         marks = (
