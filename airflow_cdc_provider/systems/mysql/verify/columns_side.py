@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.table_schema import Column, TypeKind
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
-from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, one_of, range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, of_shard, one_of, range_predicate
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, Role
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
 from airflow_cdc_provider.systems.mysql.verify.verify_text import float_bits, key_texts
@@ -71,7 +71,8 @@ class MySqlColumnsSide:
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
         """Return the key of the row with this number in a range of keys; None beyond its end."""
-        return key_at(self._connection, self._read.table, self._read.key, keys, number)
+        read = self._read
+        return key_at(self._connection, read.table, read.key, keys, number, read.shard)
 
     def _as_compared(self, key: Key) -> Key:
         """Return a key as the server compares it."""
@@ -84,8 +85,9 @@ class MySqlColumnsSide:
         """Yield the rows that meet a condition, as they come from the server."""
         table, count = self._read.table, len(self._read.columns)
         decoder = TextDecoder(table, self._columns, ZeroDates.TEXT)
-        hint = f" {by_key(table)}" if self._read.key == table.primary_key else ""
-        sql = f"SELECT {self._selected} FROM {quote_table(table.table)}{hint} WHERE {condition}"
+        hint = f" {by_key(table)}" if self._read.is_by_primary_key else ""
+        own = of_shard(self._read.shard, condition)
+        sql = f"SELECT {self._selected} FROM {quote_table(table.table)}{hint} WHERE {own}"
         raw = RawConnection(self._connection, role=self._role)
         for chunk in chunks_as_they_come(raw, sql, decoder):
             rows = decoder.to_arrow(chunk)

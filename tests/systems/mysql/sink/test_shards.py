@@ -1,0 +1,204 @@
+"""Tables that share one of the sink: what is written for one leaves the rows of others alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.row_metadata import RowMetadata
+from tests.servers.given import SqlServer
+from tests.systems.mysql.sink.shards import MADE, NORTH, SHOPS, SOUTH, TARGET, ShardWorld
+
+Fresh = Callable[[SqlServer], str]
+UNIQUE_IN_A_SHOP = f"{TARGET}, UNIQUE KEY mail (shop, mail)"
+STRANGE = ("elsewhere", 2, "of another shop", None, None)
+PLANT = "INSERT INTO orders (shop, id, name) VALUES ('elsewhere', 2, 'of another shop')"
+
+
+class ShardBehaviours:
+    """Whatever the family."""
+
+    def test_a_split_replaces_the_rows_of_its_shard_alone(self, world: ShardWorld) -> None:
+        world.make()
+        world.begin()
+        for shop in SHOPS:
+            world.copy(shop)
+        assert world.held() == world.wanted()
+        world.at_sink(
+            PLANT,
+            "INSERT INTO orders (shop, id) VALUES ('north', 9), ('south', 9)",
+            "UPDATE orders SET name = 'drifted' WHERE id = 1",
+        )
+        world.at_source(NORTH, "DELETE FROM orders WHERE id = 3")
+        world.copy(NORTH)
+        assert world.held("shop = 'north'") == world.wanted()[:2]
+        assert world.held("shop = 'elsewhere'") == [STRANGE]
+        names = ["drifted", "south 2", "south 3", None]
+        assert world.held("shop = 'south'", columns="name") == [(name,) for name in names]
+
+    def test_changes_of_two_shards_in_one_commit_go_to_the_rows_of_each(
+        self, world: ShardWorld
+    ) -> None:
+        world.make()
+        world.start()
+        world.at_sink(PLANT)
+        world.in_one_transaction(
+            "UPDATE {north} SET name = 'changed' WHERE id = 1",
+            "DELETE FROM {south} WHERE id = 1",
+            "DELETE FROM {north} WHERE id = 2",
+            "UPDATE {south} SET extra = 5, name = 'kept' WHERE id = 2",
+            "UPDATE {north} SET id = 30 WHERE id = 3",
+            "INSERT INTO {south} VALUES (30, 'new', 7)",
+        )
+        world.advance()
+        assert world.held("shop <> 'elsewhere'") == world.wanted()
+        assert world.held("shop = 'elsewhere'") == [STRANGE]
+        many = ", ".join(f"({number}, 'many', NULL)" for number in range(100, 1500))
+        world.in_one_transaction(*(f"INSERT INTO {{{shop}}} VALUES {many}" for shop in SHOPS))
+        world.advance()
+        world.in_one_transaction(
+            "DELETE FROM {north} WHERE id >= 100", "UPDATE {south} SET extra = id"
+        )
+        world.advance()
+        assert world.held("shop <> 'elsewhere'") == world.wanted()
+        assert world.held("shop = 'elsewhere'") == [STRANGE]
+
+    def test_rows_read_again_join_within_their_shard(self, world: ShardWorld) -> None:
+        world.make()
+        world.start()
+        world.at_sink("UPDATE orders SET name = 'drifted' WHERE id = 2", PLANT)
+        world.at_sink("INSERT INTO orders (shop, id) VALUES ('north', 9), ('south', 9)")
+        world.join(SOUTH, (2,), (3,))
+        world.join(NORTH)
+        world.at_source(SOUTH, "UPDATE orders SET name = 'on'")
+        world.advance()
+        assert world.held("shop = 'elsewhere'") == [STRANGE]
+        assert world.held("shop = 'south' AND id = 9") == [(SOUTH, 9, None, None, None)]
+        assert world.held("shop <> 'elsewhere' AND id <> 9") == world.wanted()
+        assert world.held("shop = 'north' AND id = 9") == []
+        # so many differ that the range is written whole
+        world.at_sink("UPDATE orders SET extra = 99")
+        world.join(SOUTH)
+        assert world.held("shop = 'south'") == world.wanted()[3:]
+        assert world.held("shop = 'elsewhere'", columns="extra") == [(99,)]
+
+    def test_a_unique_value_is_taken_within_a_shard_only(self, world: ShardWorld) -> None:
+        made = {NORTH: MADE[NORTH], SOUTH: MADE[NORTH]}
+        world.make(made=made, target=UNIQUE_IN_A_SHOP)
+        for shop in SHOPS:
+            world.at_source(shop, "UPDATE orders SET mail = CONCAT('m', id)")
+        world.start()
+        assert world.held(columns="mail") == [("m1",), ("m2",), ("m3",)] * 2
+        swap = "UPDATE {%s} SET mail = CASE id WHEN 1 THEN 'x' ELSE 'm1' END WHERE id IN (1, 2)"
+        world.in_one_transaction(swap % NORTH, "DELETE FROM {south} WHERE id = 1")
+        world.advance()
+        mails = [("x",), ("m1",), ("m3",), ("m2",), ("m3",)]
+        assert world.held(columns="mail") == mails
+        # a drifted row holds a value of the row that is read again; so does one of another shop
+        world.at_sink(
+            "UPDATE orders SET mail = 'x' WHERE shop = 'south' AND id = 2",
+            "UPDATE orders SET mail = 'm2' WHERE shop = 'south' AND id = 3",
+        )
+        world.join(SOUTH, (2,), (3,))
+        assert world.held(columns="mail") == [("x",), ("m1",), ("m3",), ("m2",)]
+        world.join(SOUTH)
+        assert world.held(columns="mail") == mails
+
+    def test_a_table_is_compared_with_its_own_rows_and_repaired_within_them(
+        self, world: ShardWorld
+    ) -> None:
+        world.make()
+        world.start()
+        world.at_sink(PLANT)
+        assert world.verify().equal
+        world.at_sink(
+            "UPDATE orders SET name = 'drifted' WHERE shop = 'south' AND id = 2",
+            "DELETE FROM orders WHERE shop = 'north' AND id = 3",
+            "INSERT INTO orders (shop, id) VALUES ('north', 9), ('south', 10)",
+        )
+        north, south = world.verify(chunk_rows=2, values=True).tables
+        assert (north.rows_source, north.rows_sink, south.rows_sink) == (3, 3, 4)
+        assert (north.missing, north.extra, north.different) == (1, 1, 0)
+        assert (south.missing, south.extra, south.different) == (0, 1, 1)
+        assert {each.key for each in south.samples} == {"2", "10"}
+        counted = [world.count(shop, KeyRange((2,), None)) for shop in SHOPS]
+        assert counted == [2, 3]
+        for shop, found in ((NORTH, north), (SOUTH, south)):
+            for keys in found.differing:
+                world.join(shop, keys.start, keys.end)
+        assert world.verify().equal
+        assert world.held("shop <> 'elsewhere'") == world.wanted()
+        assert world.held("shop = 'elsewhere'") == [STRANGE]
+
+    def test_tables_whose_keys_bound_no_range_are_compared_with_their_own_rows(
+        self, world: ShardWorld
+    ) -> None:
+        kind = "id ENUM('one', 'two', 'three')"
+        made = {shop: MADE[shop].replace("id INT", kind) for shop in SHOPS}
+        world.make(made=made, target=TARGET.replace("id INT", kind))
+        world.start()
+        world.at_sink(PLANT)
+        assert world.verify().equal
+        world.at_sink("DELETE FROM orders WHERE id = 1 AND shop = 'north'")
+        north, south = world.verify().tables
+        assert (north.missing, north.differing_keys, south.equal) == (1, (("0one",),), True)
+
+    def test_deleted_rows_are_marked_within_their_shard(self, world: ShardWorld) -> None:
+        marks = (
+            "gone TINYINT NOT NULL DEFAULT 0, op CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT "
+            "NULL DEFAULT 'r', origin VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT "
+            "NULL DEFAULT ''"
+        )
+        metadata = RowMetadata(operation="op", table="origin")
+        world.make(target=f"{TARGET}, {marks}", deleted_flag="gone", metadata=metadata)
+        world.start()
+        world.at_sink(PLANT)
+        tables = {shop: str(world.plans[shop].schema.table) for shop in SHOPS}
+        world.in_one_transaction(
+            "DELETE FROM {north} WHERE id = 2", "UPDATE {south} SET name = 'on' WHERE id = 2"
+        )
+        world.advance()
+        marked = [(NORTH, 2, 1, "d", tables[NORTH]), (SOUTH, 2, 0, "u", tables[SOUTH])]
+        looked = "shop, id, gone, op, origin"
+        assert world.held("shop <> 'elsewhere' AND id = 2", columns=looked) == marked
+        assert world.held("shop = 'elsewhere'", columns="gone, op") == [(0, "r")]
+        # a row that is not at the source is marked by a join, and only in its shard
+        world.at_sink("INSERT INTO orders (shop, id) VALUES ('north', 9), ('south', 9)")
+        world.join(NORTH)
+        assert world.held("id = 9", columns=looked) == [
+            (NORTH, 9, 1, "d", tables[NORTH]),
+            (SOUTH, 9, 0, "r", ""),
+        ]
+        world.at_sink("UPDATE orders SET name = CONCAT(name, '!')")
+        world.join(SOUTH)
+        assert world.held("shop = 'south'", columns="id, name, gone") == [
+            (1, "south 1", 0),
+            (2, "on", 0),
+            (3, "south 3", 0),
+            (9, None, 1),
+        ]
+        assert world.held("shop = 'elsewhere'", columns="name, gone") == [("of another shop!", 0)]
+
+
+class TestShardsOnMySql(ShardBehaviours):
+    @pytest.fixture
+    def world(
+        self, mysql_server: SqlServer, mysql_sink: SqlServer, fresh_database: Fresh
+    ) -> Iterator[ShardWorld]:
+        databases = {shop: fresh_database(mysql_server) for shop in SHOPS}
+        made = ShardWorld(mysql_server, mysql_sink, databases, fresh_database(mysql_sink))
+        with made.stack:
+            yield made
+
+
+class TestShardsOnMariaDb(ShardBehaviours):
+    @pytest.fixture
+    def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[ShardWorld]:
+        databases = {shop: fresh_database(mariadb_server) for shop in SHOPS}
+        made = ShardWorld(
+            mariadb_server, mariadb_server, databases, fresh_database(mariadb_server), False
+        )
+        with made.stack:
+            yield made
