@@ -191,7 +191,7 @@ class SchemaChanges:
         refused = found.refused or self._unshared(after) or self._refused(after)
         if refused:
             error = _not_taken(table, refused)
-            raise error if plan.shape.is_identity else error.with_remedy(way_back(table))
+            raise error if plan.shape.is_identity else error.with_remedy(way_back(plan))
         found = found.onto(at_sink, is_shared=plan.shard is not None).read_again(why)
         keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
         return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
@@ -393,7 +393,7 @@ class SchemaChanges:
         )
         if refused := change.difference.refused or self._unshared(after):
             stopped = _stopped(stopped_by, f"{change.table}: {refused}", change.table)
-            raise stopped if plan.shape.is_identity else stopped.with_remedy(way_back(change.table))
+            raise stopped if plan.shape.is_identity else stopped.with_remedy(way_back(plan))
         return self._by_policy(change, said, stream, stopped_by)
 
     def _copied(

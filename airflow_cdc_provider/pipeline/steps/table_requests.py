@@ -44,9 +44,9 @@ from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import (
     add_tables,
     remove_tables,
-    shards_beside_others,
     require_removable,
     reset_tables,
+    shards_beside_others,
     sink_tables,
     to_be_added,
     to_be_reset,

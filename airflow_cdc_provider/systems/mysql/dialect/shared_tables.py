@@ -66,7 +66,7 @@ def disagreements(shards: Sequence[TablePlan]) -> Iterator[Disagreement]:
     for plan in shards:
         first = shards[0]
         for found in key_mismatches(plan.target, first.target):
-            yield Disagreement(plan.schema.table, first.schema.table, _of_two(found))
+            yield _of_two(first, plan, found)
         for column in plan.target.as_copied.columns:
             kept, owner = columns.setdefault(column.name.lower(), (column, plan))
             if _holds(kept, column):
@@ -74,8 +74,7 @@ def disagreements(shards: Sequence[TablePlan]) -> Iterator[Disagreement]:
             if _holds(column, kept):
                 columns[column.name.lower()] = column, plan
                 continue
-            what = next(column_mismatches(column, kept, is_shared=True))
-            yield Disagreement(plan.schema.table, owner.schema.table, _of_two(what))
+            yield _of_two(owner, plan, next(column_mismatches(column, kept, is_shared=True)))
 
 
 def united(shards: Sequence[TablePlan]) -> TablePlan:
@@ -114,10 +113,12 @@ def _holds(one: Column, other: Column) -> bool:
     return next(column_mismatches(other, one, is_shared=True), None) is None
 
 
-def _of_two(found: Mismatch) -> str:
-    """Return what differs between two tables of the source in words for them."""
-    text = found.text.replace("the source's is", "and of the other")
-    return text.replace("at the source it is", "of the other it is")
+def _of_two(one: TablePlan, other: TablePlan, found: Mismatch) -> Disagreement:
+    """Return what differs between two tables of the source, in words for both."""
+    table = other.schema.table
+    text = found.text.replace("the source's is", f"that of {table} is")
+    text = text.replace("at the source it is", f"in {table} it is")
+    return Disagreement(table, one.schema.table, f"in {one.schema.table} {text}")
 
 
 def _with(target: TableSchema, other: TableSchema) -> TableSchema:

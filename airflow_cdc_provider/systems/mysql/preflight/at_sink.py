@@ -372,9 +372,19 @@ _OF_MISMATCH = {
 """Code and reason of each. All block, because the run refuses such a table."""
 
 
+_OF_ANY_TABLE = {MismatchKind.ENGINE, MismatchKind.UNIQUE_KEY}
+"""What is mended in one way, whether the sink's table is shared or not."""
+
+
 def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
     """Return the statement or advice that mends a mismatch of a sink table."""
     table = f"ALTER TABLE {quote_table(plan.sink_table)}"
+    if plan.shard is not None and mismatch.kind not in _OF_ANY_TABLE:
+        return (
+            "make the definition fit those of the tables that share the sink's, or leave the "
+            "column out by columns.exclude or rename it in the table's section of tables; if no "
+            "other table has rows there, rename the sink's table and let it be created"
+        )
     match mismatch.kind:
         case MismatchKind.ENGINE:
             return f"{table} ENGINE = InnoDB;"

@@ -452,11 +452,12 @@ class MySqlTableBuilder:
 
 def _not_made(change: SchemaChange, error: CdcError) -> CdcError:
     """Return the error for a schema change that the sink refused, and how to go on."""
+    dropped = "" if change.before.shard is not None else "drop its table, then "
     return type(error)(
         f"the sink's table cannot be changed as {change.table} was ({change.statement}): "
         f"{error.what}",
         f"table {change.before.sink_table}; {error.where}",
         "none yet: what came before the statement is committed, nothing behind it",
-        "mend what the sink speaks of and run again; or drop its table, then "
+        f"mend what the sink speaks of and run again; or {dropped}"
         f"`reset` with {table_option(change.table)}: only that is read again",
     )

@@ -108,4 +108,5 @@ def _drifted(
         texts = [str(each) for each in differing if not (is_edge and each.is_loud)]
         texts += [firing_text(firing[table])] if table in firing else []
         if texts:
-            yield TableDrift(plan.schema.table, table, "; ".join(texts))
+            is_shared = plan.shard is not None
+            yield TableDrift(plan.schema.table, table, "; ".join(texts), is_shared=is_shared)
