@@ -313,7 +313,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     # refused and claimed first: a table that is refused leaves the plan there is as it was
     _require_copyable(run, found.tables)
     require_empty(run, found.tables)
-    with closing(open_table_builder(run)) as builder:
+    with closing(open_table_builder(run, found.tables)) as builder:
         builder.require_fit(found.tables)
     stream = begin_with(run, found.tables)
     note_seed(run)
@@ -323,7 +323,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     if stream is None:
         ledger.start_plan(plan_id)
         # with the old plan gone from the ledger no table is streamed, so all are made ready
-        created = _create_tables(run, found.tables)
+        created = _create_tables(run, found.tables, found.tables)
     else:
         created = create_lacking(run, found.tables)
         ledger.start_plan(plan_id)
@@ -398,8 +398,13 @@ def _make_targets(run: Run, ledger: Ledger, tables: Sequence[TablePlan]) -> tupl
             stopped.update(found)
 
 
-def _create_tables(run: Run, tables: Sequence[TablePlan]) -> tuple[str, ...]:
-    """Create missing sink tables, and return those that were created."""
-    with closing(open_table_builder(run)) as builder:
+def _create_tables(
+    run: Run, tables: Sequence[TablePlan], plans: Sequence[TablePlan] | None = None
+) -> tuple[str, ...]:
+    """Create missing sink tables, and return those that were created.
+
+    `plans` are all of a new plan.
+    """
+    with closing(open_table_builder(run, plans)) as builder:
         created = builder.create_missing(tables)
     return tuple(str(table) for table, is_new in sorted(created.items()) if is_new)

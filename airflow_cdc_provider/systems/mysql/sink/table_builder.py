@@ -111,7 +111,9 @@ class MySqlTableBuilder:
         for plan in plans if self._is_edge else ():
             self._carried(plan)
         self._require_agreed(plans)
-        self._refuse_unfit(plans, self._existing(plans), begun=plans)
+        existing = self._existing(plans)
+        self._refuse_unfit(plans, existing, begun=plans)
+        self._refuse_lost_shards(plans, existing)
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
         """Refuse the plans if a table cannot be created at this sink; creates nothing."""
@@ -132,6 +134,7 @@ class MySqlTableBuilder:
         begun = self._begun(plans)
         self._refuse_unfit(plans, existing, begun=begun)
         self._refuse_lost(plans, existing)
+        self._refuse_lost_shards(plans, existing)
         plans = [self._carried(plan) for plan in plans]
         self._create_databases({plan.sink_table.database for plan in plans})
         created = {}
@@ -389,13 +392,34 @@ class MySqlTableBuilder:
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
         """Refuse plans whose sink table is gone although rows were committed to it."""
-        together = [each for shards in shards_of(plans, self._shards) for each in shards]
         lost = [
             plan
-            for plan in dict.fromkeys((*plans, *together))
+            for plan in plans
             if plan.sink_table not in existing
             and ledger.holds_rows(self._session, self._owner, plan.schema.table)
         ]
+        self._raise_lost(lost)
+
+    def _refuse_lost_shards(
+        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
+    ) -> None:
+        """Refuse shards whose sink table is gone although rows of others were committed to it.
+
+        Made anew for one of them it would hide that the others' rows are gone. So they have to
+        begin again together.
+        """
+        asked = {plan.schema.table for plan in plans}
+        lost: list[TablePlan] = []
+        for shards in shards_of(plans, self._shards):
+            others = [plan for plan in shards if plan.schema.table not in asked]
+            if shards[0].sink_table not in existing and any(
+                ledger.holds_rows(self._session, self._owner, plan.schema.table) for plan in others
+            ):
+                lost += shards
+        self._raise_lost(lost)
+
+    def _raise_lost(self, lost: Sequence[TablePlan]) -> None:
+        """Raise the error for tables of which rows are gone with the sink's table, if any."""
         if lost:
             gone = [TableDrift.gone(plan.schema.table, plan.sink_table) for plan in lost]
             raise drift_error(gone, f"sink {self._session.where}")
