@@ -254,7 +254,7 @@ def shaped_schema(
         return replace(schema, table=table)
     _require_possible(schema, shape, added)
     key = shape.key_of(schema)
-    prefixes = (0,) * len(schema.primary_key) if shape.key else schema.key_prefixes
+    prefixes = (0,) * len(shape.key) if shape.key else schema.key_prefixes
     columns = [
         _column(schema, each, shape, added, is_key=each.name in key)
         for each in shape.columns_of(schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,18 +61,36 @@ ROWS = (
 
 @pytest.fixture(params=["mysql", "mariadb"])
 def shards(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, fresh_database: Callable[[SqlServer], str], tmp_path: Path
+) -> Iterator[Shop]:
+    """Three tables that go to one, of either family, and one beside them."""
+    server: SqlServer = request.getfixturevalue(f"{request.param}_server")
+    is_mysql = request.param == "mysql"
+    at_sink: SqlServer = request.getfixturevalue("mysql_sink") if is_mysql else server
+    with shards_between(server, at_sink, fresh_database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def mysql_shards(
+    mysql_server: SqlServer,
     mysql_sink: SqlServer,
     fresh_database: Callable[[SqlServer], str],
     tmp_path: Path,
 ) -> Iterator[Shop]:
-    """Three tables that go to one, of either family, and one beside them."""
-    server: SqlServer = request.getfixturevalue(f"{request.param}_server")
-    at_sink = mysql_sink if request.param == "mysql" else server
-    source, sink = fresh_database(server), fresh_database(at_sink)
+    """The same, of MySQL alone."""
+    with shards_between(mysql_server, mysql_sink, fresh_database, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def shards_between(
+    server: SqlServer, at_sink: SqlServer, fresh: Callable[[SqlServer], str], folder: Path
+) -> Iterator[Shop]:
+    source, sink = fresh(server), fresh(at_sink)
     environment = {"SHOP_DSN": server.dsn(), "DR_DSN": at_sink.dsn()}
     with ExitStack() as stack:
-        made = Shop(server, at_sink, source, sink, tmp_path / "shop.yaml", environment, stack)
+        made = Shop(server, at_sink, source, sink, folder / "shop.yaml", environment, stack)
         made.path.write_text(FILE.format(source=source, sink=sink))
         for statement in (FIRST, SECOND, THIRD, "CREATE TABLE others (id INT PRIMARY KEY)", *ROWS):
             made.at_source(statement)
@@ -226,7 +244,8 @@ def test_a_shard_comes_later_and_goes_without_the_others(
     assert shards.sink_rows("SHOW TABLES LIKE 'orders'") == []
 
 
-def test_a_shard_that_does_not_fit_the_others_any_more_stops_alone(shards: Shop) -> None:
+def test_a_shard_that_does_not_fit_the_others_any_more_stops_alone(mysql_shards: Shop) -> None:
+    shards = mysql_shards
     catch_up(shards)
     table = TableId(shards.database, "orders_2")
     alter(shards, "ALTER TABLE orders_2 DROP COLUMN twice, MODIFY n VARCHAR(30)")
