@@ -477,7 +477,7 @@ def _not_as_planned(
 
 
 def _targets(
-    run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[TableId]
+    run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[Copied]
 ) -> Iterator[Finding]:
     """Yield findings on sink tables that others own or that have rows already."""
     try:
