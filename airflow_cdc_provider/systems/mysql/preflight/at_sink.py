@@ -74,7 +74,9 @@ def sink_findings(
             yield from _creatable(sink, plan)
         else:
             yield from _existing(plan, there, firing)
-            yield from _extra_columns(plan, there, written[plan.sink_table])
+            # once a table, however many share it
+            columns = written.pop(plan.sink_table, None)
+            yield from () if columns is None else _extra_columns(there, columns)
 
 
 def server_findings(sink: Sink, source: Capabilities) -> Iterator[Finding]:
@@ -302,7 +304,7 @@ def _existing(
         )
 
 
-def _written_columns(plans: Sequence[TablePlan]) -> Mapping[TableId, Collection[str]]:
+def _written_columns(plans: Sequence[TablePlan]) -> dict[TableId, set[str]]:
     """Return the columns, in lower case, that are written to each sink table by any plan."""
     written: dict[TableId, set[str]] = {}
     for plan in plans:
@@ -311,9 +313,7 @@ def _written_columns(plans: Sequence[TablePlan]) -> Mapping[TableId, Collection[
     return written
 
 
-def _extra_columns(
-    plan: TablePlan, there: TableSchema, written: Collection[str]
-) -> Iterator[Finding]:
+def _extra_columns(there: TableSchema, written: Collection[str]) -> Iterator[Finding]:
     """Yield a finding for each column of a sink table that no table of the source has."""
     for column in there.columns:
         if column.name.lower() in written or column.generated:
@@ -321,7 +321,7 @@ def _extra_columns(
         yield Finding(
             Code.SINK_EXTRA_COLUMN,
             Level.INFO if column.nullable else Level.WARN,
-            str(plan.sink_table),
+            str(there.table),
             f"column {column.name} is not in the source",
             why="it gets its default; without one, rows are refused",
         )

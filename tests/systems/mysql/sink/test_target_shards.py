@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,10 @@ from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_shape import OutputColumn, TableShape
+from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.sink import ledger_schema
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER
 from tests.servers.throwaway import MariaDbServer
@@ -92,6 +97,23 @@ def test_what_is_known_of_one_table_is_not_known_of_those_that_share_with_it(
         (conflict,) = one.conflicts(plans, known=known)
         assert "holds rows with shop = 'b'" in conflict.text
         assert one.conflicts([plans[0], plans[2]], known=known) == ()
+
+
+def test_what_preflight_says_of_a_shared_table_is_of_all_that_share_it(tables: Tables) -> None:
+    tables.at_source("CREATE TABLE a (id INT PRIMARY KEY, mail VARCHAR(60))")
+    tables.at_source("CREATE TABLE b (id INT PRIMARY KEY, extra INT)")
+    tables.at_sink(f"CREATE TABLE orders ({TARGET.replace('name VARCHAR', 'own VARCHAR')})")
+    plans = shards_of(tables, "a", "b")
+    with closing(connect(tables.endpoint, purpose="tests")) as connection:
+        there = read_capabilities(connection, role=Role.SINK)
+        folding = {**there.settings, "lower_case_table_names": "1"}
+        sink = Sink(connection, replace(there, settings=folding), "the sink")
+        found = list(sink_findings(sink, replace(there, server_uuid="another"), plans))
+    (said,) = (each for each in found if each.subject == str(plans[0].sink_table))
+    assert (said.code, said.observed) == (
+        Code.SINK_EXTRA_COLUMN,
+        "column own is not in the source",
+    )
 
 
 def test_a_ledger_of_an_older_release_has_claims_of_tables_that_are_not_shared() -> None:
