@@ -313,6 +313,9 @@ def _require_possible(schema: TableSchema, shape: TableShape, added: AddedTypes)
     masked = {each.name for each in outputs if each.mask}
     if shape.shard and shape.shard_column is None:
         raise ValueError(f"{shape.shard} of {schema.table} is no column with one value")
+    if shape.shard and not (schema.has_key or shape.key):
+        # the shard's column alone would be the key, and all rows one
+        raise ValueError(f"{schema.table} has no key, and cannot share a table of the sink")
     for name in shape.key:
         if name not in names or name in masked or name in shape.marks:
             raise ValueError(f"{name} cannot be in the key of {schema.table} at the sink")

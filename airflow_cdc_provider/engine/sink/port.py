@@ -178,6 +178,10 @@ class ChangeSink(Protocol):
         """Close the connections; an open transaction is rolled back."""
 
 
+Copied = tuple[TableId, TableId]
+"""A source table, and the sink table that its rows go to."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetConflict:
     """A reason why this pipeline must not write to a table of the sink now."""
@@ -211,21 +215,26 @@ class Targets(Protocol):
         """
 
     def conflicts(
-        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+        self, plans: Sequence[TablePlan], *, known: Collection[Copied] = ()
     ) -> tuple[TargetConflict, ...]:
-        """Return why the plans' sink tables must not be written to; creates and locks nothing.
+        """Return why the plans' sink tables must not be written to.
 
-        `known` are tables whose rows are known to be this pipeline's.
+        One that several plans share is there once, or once a shard whose rows are in it. `known`
+        are the tables whose rows at the sink are known to be this pipeline's: all rows of
+        the sink table, or where it is shared those of the source table. Creates and locks nothing.
         """
 
     def claim(
         self,
         plans: Sequence[TablePlan],
         *,
-        known: Collection[TableId] = (),
+        known: Collection[Copied] = (),
         replace_rows: bool = False,
     ) -> tuple[TableId, ...]:
-        """Claim the plans' sink tables, all or none; return those that had others' rows in them."""
+        """Claim the plans' sink tables, all or none; return those that had others' rows in them.
+
+        Several plans may share one.
+        """
 
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
         """Give up the claims of all tables but those of `keep`; their rows stay."""

@@ -25,6 +25,7 @@ LEDGER_TABLES = frozenset(
     {
         "changed_table",
         "edge_target",
+        "target_shard",
         "conflict",
         "control",
         "finished_split",

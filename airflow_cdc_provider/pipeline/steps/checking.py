@@ -324,7 +324,11 @@ def _if_reset(
     findings: Iterable[Finding], found: Collection[Finding], plans: Sequence[TablePlan]
 ) -> Iterator[Finding]:
     """Turn findings that would block a later table into warnings, except those already known."""
-    tables = {str(plan.sink_table): str(plan.schema.table) for plan in plans}
+    tables: dict[str, str] = {}
+    for plan in plans:
+        sink, source = str(plan.sink_table), str(plan.schema.table)
+        # what is said of a table that several share is about each of them
+        tables[sink] = "" if sink in tables else source
     for finding in findings:
         if finding.level is Level.BLOCK and finding not in found:
             only = finding.only or tables.get(finding.subject, "")
@@ -477,7 +481,7 @@ def _not_as_planned(
 
 
 def _targets(
-    run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[TableId]
+    run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[Copied]
 ) -> Iterator[Finding]:
     """Yield findings on sink tables that others own or that have rows already."""
     try:

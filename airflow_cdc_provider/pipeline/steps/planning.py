@@ -44,7 +44,12 @@ from airflow_cdc_provider.pipeline.steps.changed_rules import (
     take_changed_rules,
 )
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
-from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
+from airflow_cdc_provider.pipeline.steps.claims import (
+    claim_tables,
+    copied_by,
+    own_tables,
+    release_tables,
+)
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended, set_aside_as_wanted
 from airflow_cdc_provider.pipeline.steps.file_diff import (
     dropped,
@@ -317,7 +322,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
         builder.require_fit(found.tables)
     stream = begin_with(run, found.tables)
     note_seed(run)
-    kept = {plan.sink_table for plan in found.tables} if _keeps_rows(run) else set()
+    kept = copied_by(found.tables) if _keeps_rows(run) else frozenset()
     claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink) | kept)
     plan_id = uuid.uuid4().hex
     if stream is None:

@@ -67,6 +67,7 @@ def sink_findings(
     found = read_schemas(sink.connection, targets, with_statement=False, role=Role.SINK)
     firing = firing_triggers(sink.connection, targets)
     yield from _shared(plans)
+    written = _written_columns(plans)
     for plan in plans:
         yield from _unique_texts(plan, sink.capabilities.flavour.value)
         there = found.get(plan.sink_table)
@@ -75,6 +76,9 @@ def sink_findings(
             yield from _creatable(sink, plan)
         else:
             yield from _existing(plan, there, firing)
+            # once a table, however many share it
+            columns = written.pop(plan.sink_table, None)
+            yield from () if columns is None else _extra_columns(there, columns)
 
 
 def server_findings(sink: Sink, source: Capabilities) -> Iterator[Finding]:
@@ -138,8 +142,9 @@ def _clashing_names(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
     """Yield a finding for each sink table whose name differs from another's by case alone."""
     if not sink.capabilities.names_fold_case:
         return
-    folded = Counter(str(target).casefold() for target in {*targets})
-    for target in dict.fromkeys(targets):
+    names = dict.fromkeys(targets)  # several may share one
+    folded = Counter(str(target).casefold() for target in names)
+    for target in names:
         if folded[str(target).casefold()] > 1:
             yield Finding(
                 Code.SINK_NAME_CASE,
@@ -299,16 +304,26 @@ def _existing(
             "is so in all sessions but ours",
             only=str(plan.schema.table),
         )
-    here = {column.name.lower() for column in plan.target.as_copied.columns}
+
+
+def _written_columns(plans: Sequence[TablePlan]) -> dict[TableId, set[str]]:
+    """Return the columns, in lower case, that are written to each sink table by any plan."""
+    written: dict[TableId, set[str]] = {}
+    for plan in plans:
+        names = {column.name.lower() for column in plan.target.as_copied.columns}
+        written.setdefault(plan.sink_table, set()).update(names)
+    return written
+
+
+def _extra_columns(there: TableSchema, written: Collection[str]) -> Iterator[Finding]:
+    """Yield a finding for each column of a sink table that no table of the source has."""
     for column in there.columns:
-        if column.name.lower() in here or column.generated:
+        if column.name.lower() in written or column.generated:
             continue
-        if plan.shard is not None and column.nullable:
-            continue  # another shard's
         yield Finding(
             Code.SINK_EXTRA_COLUMN,
             Level.INFO if column.nullable else Level.WARN,
-            subject,
+            str(there.table),
             f"column {column.name} is not in the source",
             why="it gets its default; without one, rows are refused",
         )
