@@ -92,8 +92,8 @@ def _way_back_of_shared(tables: Sequence[TableId]) -> str:
     arguments = _arguments(tables)
     return (
         f"change the table back and `resume` with {arguments}, or run where nothing streams: "
-        "their rows are read again then, and put right; or `reset` with the same: the table gets "
-        "what it lacks, and only these rows are read again"
+        f"their rows are read again then, and put right; or `reset` with {arguments}, all in one "
+        "command: the table gets what it lacks, and only these rows are read again"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -17,8 +18,10 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.engine.stream import schema_changes
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
+from airflow_cdc_provider.pipeline.file.shard_section import ShardSection, ShardValue
+from airflow_cdc_provider.pipeline.file.table_sections import TableSection
 from airflow_cdc_provider.pipeline.steps.checking import check
-from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.table_membership import (
     remove_tables,
@@ -27,6 +30,7 @@ from airflow_cdc_provider.pipeline.steps.table_membership import (
     targets_of,
 )
 from airflow_cdc_provider.pipeline.steps.verifying import verify
+from airflow_cdc_provider.views.reports import plan_form, plan_lines
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
@@ -46,13 +50,14 @@ tables:
 """
 FIRST = """CREATE TABLE orders_1 (
   id INT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(20) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'new',
-  n INT, UNIQUE KEY of_note (note), KEY by_n (n))"""
+  n INT, d DECIMAL(8,2) DEFAULT 1.5, t TEXT, UNIQUE KEY of_note (note), KEY by_n (n))"""
 SECOND = """CREATE TABLE orders_2 (
   id INT PRIMARY KEY, n BIGINT DEFAULT 7, note VARCHAR(40) CHARACTER SET utf8mb4, born DATE,
+  d DECIMAL(10,2) DEFAULT 12345678.9, t LONGTEXT, state ENUM('a', 'b', 'c') DEFAULT 'c',
   twice BIGINT AS (n * 2) STORED)"""
 THIRD = "CREATE TABLE orders_3 (id INT PRIMARY KEY, state ENUM('a', 'b'), CHECK (id > 0))"
 ROWS = (
-    "INSERT INTO orders_1 VALUES (1, 'one', 10), (2, 'two', 20), (3, 'three', NULL)",
+    "INSERT INTO orders_1 (id, note, n) VALUES (1, 'one', 10), (2, 'two', 20), (3, 'three', NULL)",
     "INSERT INTO orders_2 (id, n, note, born) VALUES (1, 5000000000, REPEAT('x', 40), NULL), "
     "(2, NULL, 'two', '2001-02-03'), (4, 1, 'two', NULL)",
     "INSERT INTO orders_3 VALUES (1, 'a'), (2, 'b'), (9, NULL)",
@@ -156,8 +161,11 @@ def require_equal(shop: Shop) -> None:
 
 def test_three_tables_are_one_and_each_change_of_one_leaves_the_others_rows(shards: Shop) -> None:
     assert not check(shards.run()).blocks
+    form = plan_form(preview(shards.run()), shards.run().model)
+    for table in tables_of(shards):
+        assert sum(f"shard: shop = {table}" in line for line in plan_lines(form)) == 1
     catch_up(shards)
-    assert {*require_union(shards)} == {"shop", "id", "note", "n", "born", "state"}
+    assert {*require_union(shards)} == {"shop", "id", "note", "n", "born", "state", "d", "t"}
     key = [row[4] for row in shards.sink_rows("SHOW INDEX FROM orders") if row[2] == "PRIMARY"]
     assert key == ["shop", "id"]
     write(shards)
@@ -264,12 +272,16 @@ def test_a_shard_that_does_not_fit_the_others_any_more_stops_alone(mysql_shards:
     catch_up(shards)
     assert "number" in require_union(shards)
     # what is done to the sink's table by hand is never mended in silence
-    shards.sink.execute("ALTER TABLE orders DROP COLUMN state", database=shards.target)
-    with pytest.raises(TablesStoppedError, match="column state is missing"):
-        catch_up(shards)
-    reset_tables(shards.run(), [TableId(shards.database, "orders_3")])
+    alter(shards, "UPDATE orders_1 SET t = 'of one'", "UPDATE orders_2 SET t = 'of two'")
     catch_up(shards)
-    assert "state" in require_union(shards)
+    shards.sink.execute("ALTER TABLE orders DROP COLUMN t", database=shards.target)
+    with pytest.raises(TablesStoppedError, match="column t is missing"):
+        catch_up(shards)
+    with pytest.raises(SinkTableChangedError, match=r"`reset` with .* --table \S+orders_1"):
+        reset_tables(shards.run(), [table])
+    reset_tables(shards.run(), [table, TableId(shards.database, "orders_1")])
+    catch_up(shards)
+    assert "t" in require_union(shards)
     shards.sink.execute("DROP TABLE orders", database=shards.target)
     with pytest.raises(TablesStoppedError, match="it is gone"):
         catch_up(shards)
@@ -317,3 +329,38 @@ def test_tables_that_cannot_share_one_are_refused_with_the_line(
         parse_pipeline(text, Path("p.yaml"))
     assert words in caught.value.what
     assert "line 6" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("sink", "section", "words"),
+    [
+        ("type: changelog, path: /tmp/x", "shard: {column: s}", "a sink of type changelog holds"),
+        ("dsn_env: B", "shard: {column: S}, columns: {constants: {s: 1}}", "is the shard column"),
+        ("dsn_env: B", "shard: {column: op}, metadata: {operation: OP}", "is the shard column"),
+        ("dsn_env: B", "shard: {column: s, value: host}", "'database', 'table' or 'name'"),
+        ("dsn_env: B", "shard: {value: name}", "column"),
+    ],
+)
+def test_a_section_of_a_shard_is_refused_with_its_line(sink: str, section: str, words: str) -> None:
+    text = (
+        f"pipeline: p\nsource: {{dsn_env: A, tables: [a.one]}}\nsink: {{{sink}}}\n"
+        f"tables:\n  a.one: {{{section}}}\n"
+    )
+    with pytest.raises(PipelineFileError) as caught:
+        parse_pipeline(text, Path("p.yaml"))
+    assert words in caught.value.what
+    assert "line 5" in caught.value.what
+
+
+def test_each_value_tells_two_tables_apart() -> None:
+    tables = [TableId("shop_1", "orders"), TableId("shop_2", "orders")]
+    values = {
+        value: [
+            str(TableSection(shard=ShardSection(column="s", value=value)).shape_of(t).columns)
+            for t in tables
+        ]
+        for value in get_args(ShardValue)
+    }
+    assert len({*values["table"]}) == 1
+    assert len({*values["database"]}) == len({*values["name"]}) == 2
+    assert "constant='shop_1.orders'" in values["name"][0]

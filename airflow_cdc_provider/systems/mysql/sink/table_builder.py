@@ -403,20 +403,43 @@ class MySqlTableBuilder:
     def _refuse_lost_shards(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
-        """Refuse shards whose sink table is gone although rows of others were committed to it.
+        """Refuse shards whose sink table is gone, or lost columns, that others have rows in.
 
-        Made anew for one of them it would hide that the others' rows are gone. So they have to
-        begin again together.
+        Made anew or mended for one of them it would hide that values of the others are gone. So
+        they have to begin again together.
         """
         asked = {plan.schema.table for plan in plans}
-        lost: list[TablePlan] = []
         for shards in shards_of(plans, self._shards):
-            others = [plan for plan in shards if plan.schema.table not in asked]
-            if shards[0].sink_table not in existing and any(
-                ledger.holds_rows(self._session, self._owner, plan.schema.table) for plan in others
-            ):
-                lost += shards
-        self._raise_lost(lost)
+            others = [
+                plan
+                for plan in shards
+                if plan.schema.table not in asked
+                and ledger.holds_rows(self._session, self._owner, plan.schema.table)
+            ]
+            found = existing.get(shards[0].sink_table)
+            if found is None:
+                self._raise_lost(shards if others else ())
+            else:
+                mine = [plan for plan in shards if plan.schema.table in asked]
+                self._refuse_mended(mine, others, found)
+
+    def _refuse_mended(
+        self, plans: Sequence[TablePlan], others: Sequence[TablePlan], found: TableSchema
+    ) -> None:
+        """Refuse to give a shared table what others have lost there, and would not miss then."""
+        needed = [extension(self._carried(plan).target, found) for plan in plans]
+        if not any(each.added or each.widened for each in needed):
+            return
+
+        def drifted(shards: Sequence[TablePlan]) -> list[TableDrift]:
+            return [
+                TableDrift(plan.schema.table, plan.sink_table, "; ".join(texts), is_shared=True)
+                for plan in shards
+                if (texts := self._misfits(plan, found, extends=False))
+            ]
+
+        if drifts := drifted(others):
+            raise drift_error([*drifted(plans), *drifts], f"sink {self._session.where}")
 
     def _raise_lost(self, lost: Sequence[TablePlan]) -> None:
         """Raise the error for tables of which rows are gone with the sink's table, if any."""
