@@ -13,6 +13,7 @@ from airflow_cdc_provider.columns.shaping import shaped_rows
 from airflow_cdc_provider.columns.source_port import LogReading, SplitReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -59,6 +60,7 @@ class ShardWorld:
     databases: dict[str, str]
     sink_database: str
     local_files: bool = True
+    writers: int = 1
     numbers: Iterator[int] = field(default_factory=lambda: count(2))
     stack: ExitStack = field(default_factory=ExitStack)
     owner: Owner = field(
@@ -190,7 +192,8 @@ class ShardWorld:
         return [tuple(row) for row in self.source_server.execute(sql)]
 
     def sink(self) -> MySqlSink:
-        settings = SinkSettings(local_files=self.local_files)
+        apply = ApplyMode.MERGED if self.writers > 1 else ApplyMode.TRANSACTIONS
+        settings = SinkSettings(apply=apply, writers=self.writers, local_files=self.local_files)
         endpoint = Endpoint.parse(self.sink_server.dsn())
         return MySqlSink(endpoint, self.owner, tuple(self.plans.values()), settings)
 

@@ -10,6 +10,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.row_metadata import RowMetadata
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.shards import MADE, NORTH, SHOPS, SOUTH, TARGET, ShardWorld
+from tests.systems.mysql.splits import split_of
 
 Fresh = Callable[[SqlServer], str]
 UNIQUE_IN_A_SHOP = f"{TARGET}, UNIQUE KEY mail (shop, mail)"
@@ -78,6 +79,9 @@ class ShardBehaviours:
         assert world.held("shop = 'south' AND id = 9") == [(SOUTH, 9, None, None, None)]
         assert world.held("shop <> 'elsewhere' AND id <> 9") == world.wanted()
         assert world.held("shop = 'north' AND id = 9") == []
+        joins = world.opened(world.sink().open_joins())
+        held = joins.held_keys(split_of(world.plans[NORTH].schema))
+        assert held.to_pydict() == {"shop": [NORTH] * 3, "id": [1, 2, 3]}
         # so many differ that the range is written whole
         world.at_sink("UPDATE orders SET extra = 99")
         world.join(SOUTH)
@@ -193,12 +197,33 @@ class TestShardsOnMySql(ShardBehaviours):
             yield made
 
 
+class TestShardsOfSeveralWriters:
+    @pytest.fixture
+    def world(
+        self, mysql_server: SqlServer, mysql_sink: SqlServer, fresh_database: Fresh
+    ) -> Iterator[ShardWorld]:
+        databases = {shop: fresh_database(mysql_server) for shop in SHOPS}
+        made = ShardWorld(
+            mysql_server, mysql_sink, databases, fresh_database(mysql_sink), writers=2
+        )
+        with made.stack:
+            yield made
+
+    test_changes_of_two_shards = (
+        ShardBehaviours.test_changes_of_two_shards_in_one_commit_go_to_the_rows_of_each
+    )
+
+
 class TestShardsOnMariaDb(ShardBehaviours):
     @pytest.fixture
     def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[ShardWorld]:
         databases = {shop: fresh_database(mariadb_server) for shop in SHOPS}
         made = ShardWorld(
-            mariadb_server, mariadb_server, databases, fresh_database(mariadb_server), False
+            mariadb_server,
+            mariadb_server,
+            databases,
+            fresh_database(mariadb_server),
+            local_files=False,
         )
         with made.stack:
             yield made
