@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_cdc_provider.columns.shaping import shaped_rows
+from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.row_metadata import RowMetadata
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.unique_conflicts import free_unique_values
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.shards import MADE, NORTH, SHOPS, SOUTH, TARGET, ShardWorld
 from tests.systems.mysql.splits import split_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Fresh = Callable[[SqlServer], str]
-UNIQUE_IN_A_SHOP = f"{TARGET}, UNIQUE KEY mail (shop, mail)"
 STRANGE = ("elsewhere", 2, "of another shop", None, None)
 PLANT = "INSERT INTO orders (shop, id, name) VALUES ('elsewhere', 2, 'of another shop')"
 
@@ -88,27 +96,47 @@ class ShardBehaviours:
         assert world.held("shop = 'south'") == world.wanted()[3:]
         assert world.held("shop = 'elsewhere'", columns="extra") == [(99,)]
 
-    def test_a_unique_value_is_taken_within_a_shard_only(self, world: ShardWorld) -> None:
-        made = {NORTH: MADE[NORTH], SOUTH: MADE[NORTH]}
-        world.make(made=made, target=UNIQUE_IN_A_SHOP)
+    def test_rows_of_two_shards_have_one_unique_value(self, world: ShardWorld) -> None:
+        world.make(made={NORTH: MADE[NORTH], SOUTH: MADE[NORTH]})
         for shop in SHOPS:
             world.at_source(shop, "UPDATE orders SET mail = CONCAT('m', id)")
         world.start()
         assert world.held(columns="mail") == [("m1",), ("m2",), ("m3",)] * 2
-        swap = "UPDATE {%s} SET mail = CASE id WHEN 1 THEN 'x' ELSE 'm1' END WHERE id IN (1, 2)"
-        world.in_one_transaction(swap % NORTH, "DELETE FROM {south} WHERE id = 1")
-        world.advance()
-        mails = [("x",), ("m1",), ("m3",), ("m2",), ("m3",)]
-        assert world.held(columns="mail") == mails
-        # a drifted row holds a value of the row that is read again; so does one of another shop
-        world.at_sink(
-            "UPDATE orders SET mail = 'x' WHERE shop = 'south' AND id = 2",
-            "UPDATE orders SET mail = 'm2' WHERE shop = 'south' AND id = 3",
+        world.in_one_transaction(
+            "UPDATE {north} SET mail = 'x' WHERE id = 1",
+            "DELETE FROM {south} WHERE id = 1",
+            "UPDATE {north} SET mail = 'm1' WHERE id = 2",
+            "UPDATE {north} SET mail = 'm2' WHERE id = 1",
         )
-        world.join(SOUTH, (2,), (3,))
-        assert world.held(columns="mail") == [("x",), ("m1",), ("m3",), ("m2",)]
-        world.join(SOUTH)
+        world.advance()
+        mails = [("m2",), ("m1",), ("m3",), ("m2",), ("m3",)]
         assert world.held(columns="mail") == mails
+        world.join(NORTH)
+        world.join(SOUTH, (2,), (3,))
+        assert world.held(columns="mail") == mails
+
+    def test_a_row_of_another_shard_never_goes_for_a_unique_value(self, world: ShardWorld) -> None:
+        world.make(target=f"{TARGET}, UNIQUE KEY over_all (mail)")
+        world.at_source(NORTH, "UPDATE orders SET mail = CONCAT('m', id)")
+        world.at_sink(
+            "INSERT INTO orders (shop, id, mail) VALUES ('north', 9, 'm1'), ('south', 2, 'm2')"
+        )
+        plan, reader = world.plans[NORTH], world.opened(world.source.split_reader(world.reading))
+        rows, _ = reader.read(split_of(plan.schema))
+        shaped = shaped_rows(rows, plan, None)
+        with closing(SinkSession.open(world.sink().endpoint, purpose="test")) as session:
+
+            def free(*within: KeyRange) -> list[pa.Table]:
+                return free_unique_values(session, plan, shaped, within=within, kept=[])
+
+            with pytest.raises(RowRefusedError, match=r"over_all .* with the key south/2"):
+                free(KeyRange())
+            world.at_sink("UPDATE orders SET mail = NULL WHERE shop = 'south'")
+            with pytest.raises(RowRefusedError, match=r"over_all .* with the key north/9"):
+                free(KeyRange(None, (9,)))
+            (freed,) = free(KeyRange((9,), None))
+        assert freed.to_pydict() == {"shop": [NORTH], "id": [9]}
+        assert world.held(columns="shop, id") == [(SOUTH, 2)]
 
     def test_a_table_is_compared_with_its_own_rows_and_repaired_within_them(
         self, world: ShardWorld
