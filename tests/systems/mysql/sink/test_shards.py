@@ -23,6 +23,42 @@ if TYPE_CHECKING:
 
 Fresh = Callable[[SqlServer], str]
 STRANGE = ("elsewhere", 2, "of another shop", None, None)
+NARROW = {
+    "whole": "SMALLINT",
+    "amount": "DECIMAL(8,2)",
+    "kind": "ENUM('a', 'b') CHARACTER SET utf8mb4",
+    "tags": "SET('x', 'y') CHARACTER SET utf8mb4",
+    "words": "TEXT CHARACTER SET utf8mb4",
+    "latin": "VARCHAR(20) CHARACTER SET latin1",
+    "bits": "BLOB",
+    "at": "DATETIME(3)",
+    "day_time": "TIME",
+    "stamp": "TIMESTAMP NULL",
+    "code": "CHAR(4) CHARACTER SET latin1",
+    "raw": "VARBINARY(4)",
+    "ratio": "DOUBLE(7,3)",
+}
+WIDE = NARROW | {
+    "whole": "BIGINT",
+    "amount": "DECIMAL(10,2)",
+    "kind": "ENUM('a', 'b', 'c') CHARACTER SET utf8mb4",
+    "tags": "SET('x', 'y', 'z') CHARACTER SET utf8mb4",
+    "words": "LONGTEXT CHARACTER SET utf8mb4",
+    "latin": "VARCHAR(40) CHARACTER SET utf8mb4",
+    "bits": "LONGBLOB",
+    "at": "DATETIME(6)",
+    "day_time": "TIME(6)",
+    "stamp": "TIMESTAMP(6) NULL",
+    "code": "CHAR(9) CHARACTER SET utf8mb4",
+    "raw": "VARBINARY(9)",
+    "ratio": "DOUBLE",
+}
+FILLED = (
+    "whole = id - 2, amount = id / 4, kind = 'b', tags = 'x,y', words = 'w\u00f6rter', "
+    "latin = '\u00e9t\u00e9', bits = x'00ff', at = '2024-02-29 01:02:03.004', "
+    "day_time = '-11:12:13', stamp = '2024-02-29 01:02:03', code = '\u00e9', raw = x'0100', "
+    "ratio = id / 3"
+)
 PLANT = "INSERT INTO orders (shop, id, name) VALUES ('elsewhere', 2, 'of another shop')"
 
 
@@ -176,6 +212,46 @@ class ShardBehaviours:
         world.at_sink("DELETE FROM orders WHERE id = 1 AND shop = 'north'")
         north, south = world.verify().tables
         assert (north.missing, north.differing_keys, south.equal) == (1, (("0one",),), True)
+
+    def test_a_table_with_narrower_types_than_the_shared_one_is_copied_joined_and_compared(
+        self, world: ShardWorld
+    ) -> None:
+        world.make()
+        for shop, types in ((NORTH, NARROW), (SOUTH, WIDE)):
+            added = ", ".join(f"ADD COLUMN {name} {kind}" for name, kind in types.items())
+            world.at_source(shop, f"ALTER TABLE orders {added}")
+            kind = "INT" if shop == NORTH else "BIGINT"
+            world.at_source(shop, f"ALTER TABLE orders MODIFY id {kind}")
+            world.at_source(shop, f"UPDATE orders SET {FILLED}")
+        added = ", ".join(f"ADD COLUMN {name} {kind}" for name, kind in WIDE.items())
+        world.at_sink(f"ALTER TABLE orders {added}, MODIFY id BIGINT")
+        world.plan()
+        world.start()
+        columns = ", ".join(WIDE)
+
+        def same() -> None:
+            for shop in SHOPS:
+                sql = f"SELECT id, {columns} FROM `{world.databases[shop]}`.orders ORDER BY id"
+                wanted = [tuple(row) for row in world.source_server.execute(sql)]
+                assert world.held(f"shop = '{shop}'", columns=f"id, {columns}") == wanted
+
+        same()
+        report = world.verify()
+        assert report.equal, report.tables
+        world.in_one_transaction(
+            "UPDATE {north} SET whole = 7, amount = 1.25, kind = 'b', words = 'on' WHERE id = 2",
+            "UPDATE {south} SET kind = 'c', amount = 98765432.10 WHERE id = 2",
+        )
+        world.advance()
+        same()
+        world.at_sink("UPDATE orders SET whole = 5, words = 'drifted' WHERE id = 3")
+        north, south = world.verify().tables
+        assert (north.different, south.different) == (1, 1)
+        for shop, found in ((NORTH, north), (SOUTH, south)):
+            for keys in found.differing:
+                world.join(shop, keys.start, keys.end)
+        same()
+        assert world.verify().equal
 
     def test_deleted_rows_are_marked_within_their_shard(self, world: ShardWorld) -> None:
         marks = (
