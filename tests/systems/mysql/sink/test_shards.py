@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_cdc_provider.columns.shaping import shaped_rows
-from airflow_cdc_provider.core.errors import RowRefusedError
+from airflow_cdc_provider.core.errors import RowRefusedError, SinkTableChangedError
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.row_metadata import RowMetadata
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -131,6 +131,16 @@ class ShardBehaviours:
         world.join(SOUTH)
         assert world.held("shop = 'south'") == world.wanted()[3:]
         assert world.held("shop = 'elsewhere'", columns="extra") == [(99,)]
+
+    def test_what_fits_one_shard_is_looked_at_for_another(self, world: ShardWorld) -> None:
+        world.make()
+        world.begin()
+        with closing(world.sink().open_splits()) as splits:
+            world.copy(NORTH, splits=splits)
+            world.at_sink("ALTER TABLE orders MODIFY extra SMALLINT")
+            with pytest.raises(SinkTableChangedError, match="column extra is smallint"):
+                world.copy(SOUTH, splits=splits)
+        assert world.held() == world.wanted()[:3]
 
     def test_rows_of_two_shards_have_one_unique_value(self, world: ShardWorld) -> None:
         world.make(made={NORTH: MADE[NORTH], SOUTH: MADE[NORTH]})
