@@ -404,9 +404,17 @@ class FollowsDefinitions(Protocol):
         """Tell whether two definitions are the same, including defaults and expressions."""
 
     def difference(
-        self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+        self,
+        old: TableSchema,
+        new: TableSchema,
+        statements: Sequence[StatementEffect],
+        *,
+        is_shared: bool = False,
     ) -> Difference:
-        """Return how two definitions differ, given the statements of the log between them."""
+        """Return how two definitions differ, given the statements of the log between them.
+
+        `is_shared`: the sink's table has the rows of other tables, too.
+        """
 
     def after_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]

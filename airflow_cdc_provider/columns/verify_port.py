@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import OutputColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,6 +135,14 @@ class ColumnsRead:
 
     Plain ones are whole numbers, decimals, texts and binaries, as in `core.keys`; dates are texts.
     """
+    shard: OutputColumn | None = None
+    """The column whose value the rows have that are read; None: all rows are."""
+
+    @property
+    def is_by_primary_key(self) -> bool:
+        """Tell whether the primary key's index has the rows that are read in the key's order."""
+        shard = () if self.shard is None else (self.shard.name,)
+        return (*shard, *self.key) == self.table.primary_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +180,18 @@ class VerifySide(Protocol):
     def definition(self, table: TableId) -> TableSchema | None:
         """Return a table's definition; None if it does not exist or the account cannot see it."""
 
-    def counts(self, table: TableSchema, key: tuple[str, ...], *, flag: str = "") -> RowCounts:
+    def counts(
+        self,
+        table: TableSchema,
+        key: tuple[str, ...],
+        *,
+        flag: str = "",
+        shard: OutputColumn | None = None,
+    ) -> RowCounts:
         """Return a table of this side, to count its rows by ranges of a key.
 
-        Rows that are marked as deleted, by the column `flag`, are not counted.
+        Rows that are marked as deleted, by the column `flag`, are not counted, nor are those of
+        other shards than `shard`.
         """
 
     def table(self, pair: TablePair) -> TableSide:

@@ -123,12 +123,15 @@ class Difference:
         """Return the difference with one more reason to read the rows again."""
         return replace(self, reread=f"{self.reread}; {why}" if self.reread else why)
 
-    def onto(self, present: Collection[str]) -> Difference:
+    def onto(self, present: Collection[str], *, is_shared: bool = False) -> Difference:
         """Return the difference that is left for a sink that already has some of its columns.
 
         `present` are those columns, in lower case. The values of such a column are not the
-        source's: it may have been kept from one that the source once dropped.
+        source's: it may have been kept from one that the source once dropped. In a table that is
+        shared it may be another table's, and what this one has left there is emptied.
         """
+        if is_shared:
+            return self
         renamed = tuple(pair for pair in self.renamed if takes_free_name(*pair, present))
         others = [pair for pair in self.renamed if pair not in renamed]
         left = {*present} - {old.lower() for old, _ in renamed}

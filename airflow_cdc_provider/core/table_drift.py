@@ -25,6 +25,8 @@ class TableDrift:
     text: str
     """What is so, in words that follow the table's name."""
     is_gone: bool = False
+    is_shared: bool = False
+    """Other tables of the source have rows in it."""
 
     @classmethod
     def gone(cls, table: TableId, sink_table: TableId) -> TableDrift:
@@ -44,11 +46,13 @@ def drift_error(drifts: Sequence[TableDrift], where: str) -> SinkTableChangedErr
     shown = "; ".join(f"{drift.sink_table}: {drift.text}" for drift in drifts[:_SHOWN_TABLES])
     more = f"; and {len(drifts) - _SHOWN_TABLES} tables more" if len(drifts) > _SHOWN_TABLES else ""
     gone = [drift.table for drift in drifts if drift.is_gone]
-    altered = [drift.table for drift in drifts if not drift.is_gone]
+    shared = [drift.table for drift in drifts if drift.is_shared and not drift.is_gone]
+    altered = [drift.table for drift in drifts if not (drift.is_gone or drift.is_shared)]
     risks = [_RISK_GONE] if gone else []
-    risks += [_RISK_ALTERED] if altered else []
+    risks += [_RISK_ALTERED] if altered or shared else []
     ways = [_way_back_of_gone(gone)] if gone else []
     ways += [_way_back_of_altered(altered)] if altered else []
+    ways += [_way_back_of_shared(shared)] if shared else []
     return SinkTableChangedError(
         f"tables of the sink were changed there, and may alter or refuse rows: {shown}{more}",
         where,
@@ -80,6 +84,16 @@ def _way_back_of_altered(tables: Sequence[TableId]) -> str:
         f"change the table back and `resume` with {arguments}, or run where nothing streams: its "
         "rows are read again then, and put right; or drop it at the sink and `reset` with "
         f"{arguments}: only that is read again"
+    )
+
+
+def _way_back_of_shared(tables: Sequence[TableId]) -> str:
+    """Return the remedy for tables whose sink table, which others share, was altered there."""
+    arguments = _arguments(tables)
+    return (
+        f"change the table back and `resume` with {arguments}, or run where nothing streams: "
+        f"their rows are read again then, and put right; or `reset` with {arguments}, all in one "
+        "command: the table gets what it lacks, and only these rows are read again"
     )
 
 

@@ -254,7 +254,7 @@ def shaped_schema(
         return replace(schema, table=table)
     _require_possible(schema, shape, added)
     key = shape.key_of(schema)
-    prefixes = (0,) * len(schema.primary_key) if shape.key else schema.key_prefixes
+    prefixes = (0,) * len(shape.key) if shape.key else schema.key_prefixes
     columns = [
         _column(schema, each, shape, added, is_key=each.name in key)
         for each in shape.columns_of(schema)
@@ -287,8 +287,8 @@ def _output_column(form: Mapping[str, Any]) -> OutputColumn:
 
 def _computed(schema: TableSchema, shape: TableShape) -> Sequence[Column]:
     """Return the computed columns that the sink computes, too: all that are not left out."""
-    if not shape.takes_others:
-        return ()
+    if not shape.takes_others or shape.shard:
+        return ()  # a shard that lacks the column would have values in it all the same
     left_out = shape.left_out
     return [c for c in schema.columns if c.generated and not c.ignored and c.name not in left_out]
 
@@ -313,6 +313,9 @@ def _require_possible(schema: TableSchema, shape: TableShape, added: AddedTypes)
     masked = {each.name for each in outputs if each.mask}
     if shape.shard and shape.shard_column is None:
         raise ValueError(f"{shape.shard} of {schema.table} is no column with one value")
+    if shape.shard and not (schema.has_key or shape.key):
+        # the shard's column alone would be the key, and all rows one
+        raise ValueError(f"{schema.table} has no key, and cannot share a table of the sink")
     for name in shape.key:
         if name not in names or name in masked or name in shape.marks:
             raise ValueError(f"{name} cannot be in the key of {schema.table} at the sink")
@@ -371,7 +374,7 @@ def _column(
     """
     if not output.source:
         made = added.made_for(output, is_shard=output.name == shape.shard)
-        return Column(output.name, made, nullable=False)
+        return Column(output.name, made, nullable=bool(shape.shard) and not is_key)
     column = schema.column(output.source)
     is_nulled = output.mask is not None and output.mask.kind is MaskKind.NULL
     return replace(
@@ -385,13 +388,12 @@ def _column(
 def _unique_keys(schema: TableSchema, shape: TableShape) -> Iterator[UniqueKey]:
     """Yield the source's unique keys that hold at the sink, by the names of its columns.
 
-    Those of a shard hold within it: they begin with its column.
     With rows that are only marked as deleted none does: their values may have been taken since.
+    Nor does any in a table that is shared: other shards may have the column without the key.
     """
-    if shape.deleted_flag:
+    if shape.deleted_flag or shape.shard:
         return
     names = shape.names_of(schema)
-    shard = (shape.shard,) if shape.shard else ()
     for key in schema.unique_keys:
         if all(name in names for name in key.columns):
-            yield UniqueKey(key.name, (*shard, *(names[name] for name in key.columns)))
+            yield UniqueKey(key.name, tuple(names[name] for name in key.columns))

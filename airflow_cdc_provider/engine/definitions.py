@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_cdc_provider.columns.source_port import FollowsDefinitions
 from airflow_cdc_provider.core.errors import TableChangedError
-from airflow_cdc_provider.core.identifiers import TableId, table_option
+from airflow_cdc_provider.core.identifiers import table_option
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.shape_changes import (
@@ -26,11 +26,11 @@ def redefined(plan: TablePlan, schema: TableSchema, sink: Sink) -> TablePlan:
     `TableChangedError` if what the pipeline says of the table's columns does not fit it.
     """
     if lost := lost_names(plan, schema):
-        raise _unfit(schema, lost)
+        raise _unfit(plan, lost)
     try:
         target = sink.target_of(schema, plan.sink_table, plan.shape)
     except ValueError as error:
-        raise _unfit(schema, str(error)) from None
+        raise _unfit(plan, str(error)) from None
     return replace(plan, schema=schema, target=target)
 
 
@@ -42,7 +42,8 @@ def difference_between(
 ) -> Difference:
     """Return how the sink's definitions of a table differ, given the log's statements between."""
     was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
-    found = definitions.difference(was, now, statements)
+    is_shared = after.shard is not None
+    found = definitions.difference(was, now, statements, is_shared=is_shared)
     return difference_at_sink(found, before, after, statements)
 
 
@@ -52,24 +53,32 @@ def require_answered(before: TablePlan, after: TablePlan, definitions: FollowsDe
     `TableChangedError` says which columns may be others than those the pipeline names.
     """
     was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
-    found = definitions.difference(was, now, ())
+    found = definitions.difference(was, now, (), is_shared=after.shard is not None)
     if why := unanswered_by_shape(found, before, after, ()):
-        raise _unfit(after.schema, why)
+        raise _unfit(after, why)
 
 
-def way_back(table: TableId) -> str:
+def way_back(plan: TablePlan) -> str:
     """Return what to do about a table whose columns are not what the pipeline says of them."""
+    table = plan.schema.table
+    if plan.shard is not None:
+        return (
+            "make its columns fit those of the tables that it shares its sink table with, or say "
+            "in the pipeline file what they are to be there, then `reset` it with "
+            f"{table_option(table)} and run: only that is read again"
+        )
     return (
         "say in the pipeline file what its columns are to be now, drop its table at the sink or "
         f"make it fit, then `reset` it with {table_option(table)} and run: only that is read again"
     )
 
 
-def _unfit(schema: TableSchema, why: str) -> TableChangedError:
+def _unfit(plan: TablePlan, why: str) -> TableChangedError:
     """Return the error for a table whose columns are not what the pipeline says of them."""
+    table = plan.schema.table
     return TableChangedError(
-        f"{schema.table}: {why}",
-        where=f"definition of {schema.table}",
+        f"{table}: {why}",
+        where=f"definition of {table}",
         risk="none: nothing was changed, and it stays as it is at the sink",
-        remedy=way_back(schema.table),
-    ).about(schema.table)
+        remedy=way_back(plan),
+    ).about(table)

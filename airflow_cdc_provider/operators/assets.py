@@ -69,14 +69,15 @@ def announce_tables(
     declared = {outlet.name: outlet for outlet in operator.outlets}
     every = {outlet.name for outlet in outlets_of(model) if isinstance(outlet, Asset)}
     kept = [outlet for outlet in operator.outlets if outlet.name not in every]
-    for each in news:
-        asset = table_asset(model, each.sink_table)
+    for sink, shared in _by_sink(news).items():
+        asset = table_asset(model, sink)
+        changes = [each.changes for each in shared if each.changes is not None]
         extra: dict[str, JsonValue] = {
             "pipeline": model.pipeline,
             "generation": state.generation,
-            "source": str(each.table),
-            "position": str(each.position),
-            "changes": each.changes,
+            "source": ", ".join(str(each.table) for each in shared),
+            "position": str(shared[0].position),
+            "changes": sum(changes) if len(changes) == len(shared) else None,
         }
         if asset.name in declared:
             kept.append(asset)
@@ -95,6 +96,16 @@ def announce_tables(
         "tables": len(news),
         "changes": changed,
     }
+
+
+def _by_sink(
+    news: Sequence[TableAnnouncement],
+) -> Mapping[TableId, Sequence[TableAnnouncement]]:
+    """Return news by the sink's tables, of which several tables of the source may share one."""
+    found: dict[TableId, list[TableAnnouncement]] = {}
+    for each in news:
+        found.setdefault(each.sink_table, []).append(each)
+    return found
 
 
 def work_of_news(news: Sequence[TableAnnouncement] | None) -> LineageWork:

@@ -26,6 +26,7 @@ from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.engine.ledger.ledger import Ledger
+    from airflow_cdc_provider.engine.sink.port import Copied
 
 
 def _cannot_open(other: LoadedPipeline) -> Run:
@@ -41,8 +42,8 @@ class OwnedRun:
     """Under which it took the pipeline over last; 0 if it did not."""
     begins: frozenset[TableId] = frozenset()
     """Tables of the plan that it begins again, as the file says now."""
-    seeded: frozenset[TableId] = frozenset()
-    """Tables of the sink whose rows the opposite edge of a topology has read from there."""
+    seeded: frozenset[Copied] = frozenset()
+    """Tables whose rows at the sink the opposite edge of a topology has read from there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,12 @@ def _columns(plan: TablePlan) -> str:
     copied, all_of = [each for each in outputs if each.source], plan.schema.copied_columns
     renamed = [f"{o.source} as {o.name}" for o in copied if o.source != o.name]
     masked = [each.source for each in copied if each.mask is not None]
-    constants = [each.name for each in outputs if not each.source]
+    shard = plan.shard
+    constants = [each.name for each in outputs if not each.source and each != shard]
     types = [f"{o.source} as {o.type}" for o in copied if o.type]
     parts = (("renamed", renamed), ("masked", masked), ("of type", types), ("constant", constants))
     told = "".join(f", {word}: {', '.join(names)}" for word, names in parts if names)
+    told += "" if shard is None else f", shard: {shard.name} = {shard.constant}"
     marks = _marks(plan)
     return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}{marks}"
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,24 @@ def test_a_run_tells_of_the_tables_it_changed_and_an_idle_one_of_none(run: Run, 
     shop.at_source("INSERT INTO customers VALUES (1), (2)")
     caught_up(shop, run)
     assert tables("third") == mine | {"customers": 2}
+
+
+def test_tables_that_share_one_of_the_sink_are_told_of_together(run: Run, shop: Shop) -> None:
+    finish(shop).execute(context_of("first"))
+    shop.at_source("DELETE FROM orders WHERE id = 1")
+    shop.at_source("INSERT INTO customers VALUES (1), (2)")
+    caught_up(shop, run)
+    plans = {state.table.table: state.plan for state in run.store.tables(run.name)}
+    target = replace(plans["customers"].target, table=plans["orders"].sink_table)
+    generation = run.store.take_over(run.name, "test").generation
+    shared = replace(plans["customers"], target=target)
+    run.store.change_plan(run.name, generation, changed=[shared])
+    task, context = finish(shop), context_of("second")
+    assert task.execute(context)["tables"] == 2
+    (asset,) = (each for each in task.outlets if each.name.endswith("/orders"))
+    extra = context["outlet_events"][asset].extra
+    sources = ", ".join(str(plans[name].schema.table) for name in ("customers", "orders"))
+    assert (extra["source"], extra["changes"]) == (sources, 3)
 
 
 def test_the_assets_own_store_shows_the_watermark(run: Run, shop: Shop) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.core.verify_report import (
     Difference,
     DifferenceKind,
@@ -42,6 +44,7 @@ from airflow_cdc_provider.pipeline.steps.table_announcements import TableAnnounc
 from airflow_cdc_provider.sensors.changes import CdcChangesSensor
 from airflow_cdc_provider.sensors.requests import CdcRequestSensor
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.views.lineage import MOST_BYTES
 from tests.airflow.conftest import SHOP
 from tests.behaviours.state_behaviours import ORDERS, at, plan_of, report_of, splits_of
@@ -288,6 +291,42 @@ def test_a_comparison_reads_both_sides_and_tells_whether_they_are_equal(
         (assertion,) = facet(sink, "dataQualityAssertions")["assertions"]
         assert (assertion["assertion"], assertion["success"]) == ("equals_source", is_equal)
         assert "a key of a row" not in json.dumps(form)
+
+
+def test_tables_that_share_one_of_the_sink_are_one_dataset_there(
+    pipeline_file: Callable[..., Path], store: SqlStateStore
+) -> None:
+    generation = store.take_over(SHOP, "somebody").generation
+    orders, customers = plan_of(), plan_of(CUSTOMERS)
+    more = Column("more", mysql_type("int"))
+    target = replace(orders.target, columns=(*customers.target.columns, more))
+    schema = replace(customers.schema, columns=(*customers.schema.columns, more))
+    shared = replace(customers, schema=schema, target=target)
+    store.start_plan(SHOP, generation, "plan", [orders, shared])
+    store.beat(SHOP, generation, StreamState(at(500)))
+    task: Any = opened(CdcVerifyOperator(task_id="verify", pipeline=str(pipeline_file())))
+    other = replace(verdict(missing=1), table=CUSTOMERS)
+    task._report = VerifyReport((verdict(), other), 1.0)
+    form = told(task)
+    here, there = [f"{SERVER} shop.customers", f"{SERVER} shop.orders"], f"{SERVER} dr_shop.orders"
+    assert names(form["inputs"]) == [*here, there]
+    sink = form["inputs"][-1]
+    assert facet(sink, "inputStatistics") == {"rowCount": 198}
+    said = facet(sink, "dataQualityAssertions")["assertions"]
+    assert {(each["description"].rpartition(": ")[2], each["success"]) for each in said} == {
+        ("shop.orders", True),
+        ("shop.customers", False),
+    }
+    form = told(opened(CdcStreamOperator(task_id="stream", pipeline=task.pipeline)))
+    assert names(form["outputs"]) == [there]
+    (output,) = form["outputs"]
+    assert [each["name"] for each in facet(output, "schema")["fields"]] == ["id", "state", "more"]
+    linked = facet(output, "columnLineage")["fields"]
+    assert {each["name"] for each in linked["id"]["inputFields"]} == {
+        "shop.orders",
+        "shop.customers",
+    }
+    assert [each["name"] for each in linked["more"]["inputFields"]] == ["shop.customers"]
 
 
 def test_a_comparison_that_is_switched_off_tells_nothing(path: str) -> None:

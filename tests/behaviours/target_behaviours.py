@@ -43,7 +43,10 @@ class TargetBehaviours:
         found = theirs.conflicts([world.orders])
         assert [each.table for each in found] == [world.orders.sink_table]
         assert [each.pipeline for each in found] == [str(world.pipeline)]
-        for known in ((), (world.orders.sink_table,)):  # whoever says that the rows are theirs
+        for known in (
+            (),
+            [(world.orders.schema.table, world.orders.sink_table)],
+        ):  # whoever says that the rows are theirs
             with pytest.raises(RefusedError, match=str(world.pipeline)):
                 theirs.claim([world.orders], known=known, replace_rows=True)
         assert len(targets_of(world).routes()) == 1

@@ -176,7 +176,7 @@ def test_the_rows_of_a_shard_are_told_from_others_by_the_first_column_of_the_key
     shape = TableShape((shop,), others=True, shard="shop")
     made = shaped_schema(USERS, AT_SINK, shape, ADDED)
     assert made.primary_key == ("shop", "id")
-    assert made.unique_keys == (UniqueKey("mail", ("shop", "mail")),)
+    assert made.unique_keys == ()
     assert made.column("shop").type == replace(ADDED.text, length=SHARD_LENGTH)
     assert {column.name for column in made.columns if not column.nullable} == {"shop", "id"}
     assert TablePlan(USERS, made, 0, shape).shard == shop
@@ -184,6 +184,8 @@ def test_the_rows_of_a_shard_are_told_from_others_by_the_first_column_of_the_key
     assert not shape.is_same_for(USERS, replace(shape, shard=""))
     with pytest.raises(ValueError, match="is no column with one value"):
         shaped_schema(USERS, AT_SINK, replace(shape, shard="mail"), ADDED)
+    with pytest.raises(ValueError, match="has no key, and cannot share a table"):
+        shaped_schema(replace(USERS, primary_key=()), AT_SINK, shape, ADDED)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,13 @@ SETTINGS = (
         "stamped",
         "metadata: {operation: op, position: pos, committed_at: at, table: source, server: server}",
     ),
+    Setting(
+        "`shard`",
+        "sharded",
+        "shard: {column: shop, value: table}",
+        at_source=f"{ALL}, 'sharded'",
+        at_sink=f"{ALL}, LEFT(shop, 7)",
+    ),
     Setting("a unique key instead of a primary one", "unique_key", key="id INT NOT NULL UNIQUE"),
     Setting(
         "no key",

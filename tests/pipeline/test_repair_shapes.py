@@ -119,6 +119,50 @@ def test_rows_whose_key_has_another_order_are_read_again(
     assert table.equal, table.samples
 
 
+@pytest.mark.parametrize("key", [(), ("code", "id")], ids=["by ranges", "by keys"])
+def test_rows_of_a_shard_are_read_again_and_those_of_others_stay(
+    key: tuple[str, ...], shop: Shop, said: dict[str, TableShape]
+) -> None:
+    shape = TableShape(
+        (OutputColumn("shop", constant="north"),), others=True, key=key, shard="shop"
+    )
+    at_sink = ", ".join(("shop", *(key or ("id",))))
+    text = "VARCHAR(129) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+    reshape(
+        shop,
+        said,
+        shape,
+        f"ALTER TABLE items ADD COLUMN shop {text} DEFAULT 'north' FIRST",
+        f"ALTER TABLE items DROP PRIMARY KEY, ADD PRIMARY KEY ({at_sink})",
+        "INSERT INTO items (shop, id, note, code) VALUES ('south', 1, 'theirs', 10)",
+        "UPDATE items SET note = 'drifted' WHERE id = 1 AND shop = 'north'",
+        "DELETE FROM items WHERE id = 2",
+        "INSERT INTO items (id, note, code) VALUES (4, 'extra', 40)",
+        key="id, code" if key else "id",
+    )
+    run = synced(shop)
+    items = [TableId(shop.database, "items")]
+    report = verify(run, tables=items)
+    (table,) = report.tables
+    assert (table.rows_source, table.rows_sink) == (3, 3)
+    assert (table.missing, table.extra, table.different) == (1, 1, 1)
+    (repair,) = repairs(run, report)
+    (counted,) = repair.estimated.tables
+    assert (counted.source_rows, counted.sink_rows) == (2, 2)
+    (request,) = ask_repairs(run, [repair])
+    run = synced(shop)
+    assert known(run, request.request_id).status is RequestStatus.DONE
+    (table,) = verify(run, tables=items).tables
+    assert table.equal, table.samples
+    found = shop.sink_rows("SELECT shop, id, note, code FROM items ORDER BY shop, id")
+    assert found == [
+        ("north", 1, "one", 10),
+        ("north", 2, "two", 20),
+        ("north", 3, None, 30),
+        ("south", 1, "theirs", 10),
+    ]
+
+
 def test_a_repair_whose_keys_cannot_be_told_is_refused_by_name(
     shop: Shop, said: dict[str, TableShape]
 ) -> None:

@@ -14,7 +14,7 @@ from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps import table_requests
-from airflow_cdc_provider.pipeline.steps.table_membership import targets_of
+from airflow_cdc_provider.pipeline.steps.table_membership import shards_beside_others, targets_of
 from airflow_cdc_provider.views.display import Screen
 
 
@@ -46,6 +46,11 @@ def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
             for target, rows in targets_of(run, tables).items():
                 held = "which is not there" if rows is None else f"with its {rows:,} rows"
                 screen.say(f"to be dropped at the sink: {target}, {held}")
+            for plan in shards_beside_others(run, tables):
+                screen.say(
+                    f"to be deleted at the sink: the rows of {plan.schema.table} in "
+                    f"{plan.sink_table}; those of other tables stay"
+                )
             confirm(options, screen, "Drop this at the sink, for good?")
         told = table_requests.remove(
             run,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
@@ -178,6 +178,10 @@ class ChangeSink(Protocol):
         """Close the connections; an open transaction is rolled back."""
 
 
+Copied = tuple[TableId, TableId]
+"""A source table, and the sink table that its rows go to."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetConflict:
     """A reason why this pipeline must not write to a table of the sink now."""
@@ -187,6 +191,8 @@ class TargetConflict:
     """Who owns it; empty if nobody does, and it holds rows."""
     text: str
     remedy: str
+    is_shared: bool = False
+    """Several tables of the source may go there: only rows of theirs would be replaced."""
 
 
 class Targets(Protocol):
@@ -211,21 +217,26 @@ class Targets(Protocol):
         """
 
     def conflicts(
-        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+        self, plans: Sequence[TablePlan], *, known: Collection[Copied] = ()
     ) -> tuple[TargetConflict, ...]:
-        """Return why the plans' sink tables must not be written to; creates and locks nothing.
+        """Return why the plans' sink tables must not be written to.
 
-        `known` are tables whose rows are known to be this pipeline's.
+        One that several plans share is there once, or once a shard whose rows are in it. `known`
+        are the tables whose rows at the sink are known to be this pipeline's: all rows of
+        the sink table, or where it is shared those of the source table. Creates and locks nothing.
         """
 
     def claim(
         self,
         plans: Sequence[TablePlan],
         *,
-        known: Collection[TableId] = (),
+        known: Collection[Copied] = (),
         replace_rows: bool = False,
     ) -> tuple[TableId, ...]:
-        """Claim the plans' sink tables, all or none; return those that had others' rows in them."""
+        """Claim the plans' sink tables, all or none; return those that had others' rows in them.
+
+        Several plans may share one.
+        """
 
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
         """Give up the claims of all tables but those of `keep`; their rows stay."""
@@ -283,6 +294,17 @@ class TableBuilder(Protocol):
         """Close the connection."""
 
 
+@runtime_checkable
+class DeletesShards(Protocol):
+    """A builder of tables that several tables of the source share."""
+
+    def delete_shard(self, plan: TablePlan) -> None:
+        """Delete the rows of one shard from the sink's table; those of others stay.
+
+        Only the owner may: an older generation is `FencedError`.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class SinkAbilities:
     """What a kind of sink can do; the engine never asks for the sink's name."""
@@ -309,6 +331,8 @@ class SinkAbilities:
     """Its columns have types, and the pipeline file may name some of them."""
     marks_rows: bool = False
     """Its rows can be marked as deleted, and have columns of metadata."""
+    shares_tables: bool = False
+    """Several tables of the source can go to one of its tables, each with rows of its own."""
     facts: tuple[str, ...] = ()
     """What of Debezium's `source` it writes with each change."""
 

@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.schema_changes import (
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
-from airflow_cdc_provider.engine.sink.port import Sink
+from airflow_cdc_provider.engine.sink.port import DeletesShards, Sink
 
 
 def leaving_table(
@@ -64,6 +64,19 @@ def _taken_by(effect: StatementEffect, table: TableId) -> ChangeKind | None:
     return ChangeKind.DROP_TABLE if is_named or effect.names(table) else None
 
 
+def delete_shard(sink: Sink, plan: TablePlan) -> None:
+    """Delete a table's rows from the sink's table that it shares with others; these stay."""
+    with closing(sink.open_tables()) as tables:
+        if not isinstance(tables, DeletesShards):
+            raise RefusedError(
+                "this kind of sink does not tell the rows of several tables apart",
+                where=f"table {plan.sink_table}",
+                risk="rows of other tables would be lost; nothing was deleted",
+                remedy="delete them by hand",
+            )
+        tables.delete_shard(plan)
+
+
 def finish_removal(
     store: StateStore, sink: Sink, ledger: Ledger, generation: int, change: SchemaChange
 ) -> StreamSplit:
@@ -75,7 +88,10 @@ def finish_removal(
     with closing(sink.open_targets()) as targets:
         is_ours = change.before.sink_table in {target for _, target in targets.routes()}
         is_shared = change.before.sink_table in {plan.sink_table for plan in kept}
-        if change.drops_target and is_ours and not is_shared:
+        if change.drops_target and is_ours and is_shared and change.before.shard is not None:
+            delete_shard(sink, change.before)
+            fate = f"its rows in {change.before.sink_table} are deleted, those of others stay"
+        elif change.drops_target and is_ours and not is_shared:
             try:
                 targets.drop([change.before.sink_table])
                 fate = f"dropped at the sink: {change.before.sink_table}"

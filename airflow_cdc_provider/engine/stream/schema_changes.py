@@ -27,7 +27,12 @@ from airflow_cdc_provider.columns.source_port import (
     PreflightQuestion,
     offered,
 )
-from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
+from airflow_cdc_provider.core.errors import (
+    RefusedError,
+    SchemaMovedError,
+    TableChangedError,
+    UnsupportedTableError,
+)
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
@@ -183,11 +188,11 @@ class SchemaChanges:
             plan, self._copied_anew(plan.schema, now[table], at_sink), self._job.sink()
         )
         found = difference_between(plan, after, self._definitions)
-        refused = found.refused or self._refused(after)
+        refused = found.refused or self._unshared(after) or self._refused(after)
         if refused:
             error = _not_taken(table, refused)
-            raise error if plan.shape.is_identity else error.with_remedy(way_back(table))
-        found = found.onto(at_sink).read_again(why)
+            raise error if plan.shape.is_identity else error.with_remedy(way_back(plan))
+        found = found.onto(at_sink, is_shared=plan.shard is not None).read_again(why)
         keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
         return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
 
@@ -380,13 +385,15 @@ class SchemaChanges:
         change = SchemaChange(
             before=plan,
             after=after,
-            difference=self._difference(plan, after, said).onto(at_sink),
+            difference=self._difference(plan, after, said).onto(
+                at_sink, is_shared=plan.shard is not None
+            ),
             through=said.through,
             statement=said.found[0].sql[:300],
         )
-        if refused := change.difference.refused:
+        if refused := change.difference.refused or self._unshared(after):
             stopped = _stopped(stopped_by, f"{change.table}: {refused}", change.table)
-            raise stopped if plan.shape.is_identity else stopped.with_remedy(way_back(change.table))
+            raise stopped if plan.shape.is_identity else stopped.with_remedy(way_back(plan))
         return self._by_policy(change, said, stream, stopped_by)
 
     def _copied(
@@ -442,6 +449,17 @@ class SchemaChanges:
             truncates=truncates and policy.truncate is Policy.APPLY,
             stamp=truncation(said.found[0], said.through) if truncates else None,
         )
+
+    def _unshared(self, plan: TablePlan) -> str:
+        """Return why a table cannot share its sink table any more; empty if it can."""
+        if plan.shard is None:
+            return ""
+        try:
+            with closing(self._job.sink().open_tables()) as tables:
+                tables.require_fit([plan])
+        except (RefusedError, UnsupportedTableError) as error:
+            return error.what
+        return ""
 
     def _refused(self, plan: TablePlan) -> str:
         """Return why preflight would refuse the table as it is now, empty if it would not."""

@@ -6,6 +6,9 @@ shape than the source's, rows are compared by columns: the source's are turned i
 
 Rows are named by the sink's key. Where its columns are the source's key, in order, both sides are
 compared by ranges of it. Else they are compared by buckets of the sink's key, which reads all rows.
+
+Of a sink's table that several of the source share, each is compared with its own rows: the column
+that tells them apart has one value there, and is left out of the key.
 """
 
 from __future__ import annotations
@@ -162,8 +165,9 @@ class _Columns:
         key = self._key()
         sources = tuple(each.source for each in key if each.source)
         is_aligned = len(sources) == len(key) and sources == self.here.primary_key
-        kinds = self.here.key_kinds if is_aligned else self.wanted.key_kinds
-        is_plain = all(kind.splittable for kind in (*kinds, *self.wanted.key_kinds))
+        at_sink = self.wanted.key_kinds[len(self.wanted.primary_key) - len(key) :]
+        kinds = self.here.key_kinds if is_aligned else at_sink
+        is_plain = all(kind.splittable for kind in (*kinds, *at_sink))
         orders_alike = comparable(kinds) or len(self.shared) > 1
         names = tuple(column.name for column in self.wanted.copied_columns)
         here = self._source(key, is_plain=is_plain)
@@ -173,7 +177,7 @@ class _Columns:
             names,
             kinds,
             here,
-            self._sink(names, is_plain=is_plain),
+            self._sink(key, names, is_plain=is_plain),
             is_aligned and is_plain and orders_alike,
             BY_COLUMNS,
             why,
@@ -182,9 +186,13 @@ class _Columns:
         )
 
     def _key(self) -> tuple[OutputColumn, ...]:
-        """Return where the columns of the sink's key come from."""
-        outputs = {each.name: each for each in self.plan.shape.columns_of(self.here)}
-        return tuple(outputs[name] for name in self.wanted.primary_key)
+        """Return where the columns of the sink's key come from.
+
+        The column of shards is left out: all rows that are compared have one value there.
+        """
+        shape = self.plan.shape
+        outputs = {each.name: each for each in shape.columns_of(self.here)}
+        return tuple(outputs[name] for name in self.wanted.primary_key if name != shape.shard)
 
     def _source(self, key: tuple[OutputColumn, ...], *, is_plain: bool) -> HashedTable:
         """Return the source's side."""
@@ -206,11 +214,15 @@ class _Columns:
             seeks=is_plain and own.key == self.here.primary_key,
         )
 
-    def _sink(self, names: tuple[str, ...], *, is_plain: bool) -> HashedTable:
-        """Return the sink's side."""
-        key = self.wanted.primary_key
-        own = ColumnsRead(self.there, self._at_sink(names), self._at_sink(key), is_plain)
-        other = ColumnsRead(self.wanted, (), key, is_plain)
+    def _sink(
+        self, key: tuple[OutputColumn, ...], names: tuple[str, ...], *, is_plain: bool
+    ) -> HashedTable:
+        """Return the sink's side: of a shared table its shard's rows."""
+        named, shard = tuple(each.name for each in key), self.plan.shard
+        if shard is not None:
+            shard = replace(shard, name=self._at_sink((shard.name,))[0])
+        own = ColumnsRead(self.there, self._at_sink(names), self._at_sink(named), is_plain, shard)
+        other = ColumnsRead(self.wanted, (), named, is_plain)
         flag = self.plan.shape.deleted_flag
         return HashedTable(
             self.there.table,
@@ -220,7 +232,7 @@ class _Columns:
             self._folded(),
             self._places(TypeKind.TEMPORAL),
             self._documents(),
-            seeks=is_plain and own.key == self.there.primary_key,
+            seeks=is_plain and own.is_by_primary_key,
         )
 
     def _at_sink(self, names: Iterable[str]) -> tuple[str, ...]:

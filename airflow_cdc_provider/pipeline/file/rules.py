@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.shards import Routed, clashes
 from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path
@@ -31,6 +32,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _nothing_shown(file)
     yield from _types(file)
     yield from _marks(file)
+    yield from _shards(file)
     yield from _throttle(file)
     yield from _spark_settings(file)
     yield from _ends(file)
@@ -68,17 +70,14 @@ def _excluded(file: PipelineFile) -> Iterator[Found]:
 
 
 def _one_target_each(file: PipelineFile) -> Iterator[Found]:
-    """Yield tables that go to the same sink table as another."""
-    seen: dict[TableId, TableId] = {}
-    for number, table in _exact(file):
-        target = sink_table(table, file.sink.routes)
-        other = seen.setdefault(target, table)
-        if other != table:
-            yield (
-                ("source", "tables", number),
-                f"{other} and {table} both go to the sink's table {target}",
-                "route one of them elsewhere: their rows would overwrite each other",
-            )
+    """Yield tables that go to the sink table of another without being a shard of it."""
+    numbers = {table: number for number, table in reversed(_exact(file))}
+    routed = (
+        Routed(table, sink_table(table, file.sink.routes), file.shape_of(table))
+        for _, table in _exact(file)
+    )
+    for clash in clashes(routed):
+        yield ("source", "tables", numbers[clash.table]), clash.what, clash.fix
 
 
 def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
@@ -123,7 +122,7 @@ def _table_settings(file: PipelineFile) -> Iterator[Found]:
 def _nothing_shown(file: PipelineFile) -> Iterator[Found]:
     """Yield tables of which a statement's text would show what the sink is not to have."""
     for name, table in file.tables.items():
-        if file.sink.tells_statements and not table.shape.is_identity:
+        if file.sink.tells_statements and not table.is_identity:
             yield (
                 ("tables", name),
                 "the sink gets the texts of statements too, with the values that are left out here",
@@ -153,6 +152,18 @@ def _marks(file: PipelineFile) -> Iterator[Found]:
             "operation, position, commit time, table and server",
             "remove it: what it would say is in each event",
         )
+
+
+def _shards(file: PipelineFile) -> Iterator[Found]:
+    """Yield shards of a sink that has no tables of rows to share."""
+    for name, table in file.tables.items():
+        if table.shard is not None and not file.sink.abilities.shares_tables:
+            yield (
+                ("tables", name, "shard"),
+                f"a sink of type {file.sink.type} holds changes, each with the name of its table",
+                "remove it: what it would say is in each event; and route each table to a name of "
+                "its own",
+            )
 
 
 def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterator[Found]:

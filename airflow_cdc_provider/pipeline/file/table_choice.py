@@ -28,7 +28,7 @@ def shape_in(
 ) -> TableShape:
     """Return how a table differs at the sink, apart from its name."""
     name = name_in(sections, table, ignore_case=ignore_case)
-    return SAME_SHAPE if name is None else sections[name].shape
+    return SAME_SHAPE if name is None else sections[name].shape_of(table)
 
 
 def mistyped(names: Iterable[str], tables: Iterable[TableId]) -> list[tuple[str, TableId]]:

@@ -9,9 +9,11 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from airflow_cdc_provider.core.filter_text import parse_filter
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.row_sections import DELETED, Deletes, MetadataSection
+from airflow_cdc_provider.pipeline.file.shard_section import ShardSection
 from airflow_cdc_provider.systems.sections.base import Section
 
 _ColumnName = Annotated[str, Field(min_length=1)]
@@ -171,6 +173,11 @@ class TableSection(Section):
     metadata: MetadataSection = Field(
         default_factory=MetadataSection, description="Columns that say where each row comes from."
     )
+    shard: ShardSection | None = Field(
+        default=None,
+        description="Several tables go to one at the sink, and this column tells their rows apart.",
+        examples=[{"column": "shop", "value": "database"}],
+    )
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
@@ -187,6 +194,8 @@ class TableSection(Section):
             raise WrongValueError(
                 f"two columns of metadata have the name {twice[0]}", "give each one of its own"
             )
+        if self.shard is not None:
+            self._require_free(self.shard.column, {*others, *self.columns.include, *marks})
         folded = {name.casefold() for name in others}
         if both := sorted(name for name in marks if name.casefold() in folded):
             raise WrongValueError(
@@ -195,9 +204,34 @@ class TableSection(Section):
             )
         return self
 
+    def _require_free(self, column: str, others: Iterable[str]) -> None:
+        """Refuse a shard column that has the name of another one of the sink's."""
+        if column.casefold() in {name.casefold() for name in others}:
+            raise WrongValueError(
+                f"{column} is the shard column, and another column of the sink's table",
+                "give one of them another name",
+            )
+
+    @property
+    def is_identity(self) -> bool:
+        """Tell whether a table's rows and columns are the same at the sink."""
+        return self.shard is None and self.shape.is_identity
+
+    def shape_of(self, table: TableId) -> TableShape:
+        """Return the shape of one table, with its shard's column and value."""
+        if self.shard is None:
+            return self.shape
+        made, column = self.shape, self.shard.column_of(table)
+        return replace(
+            made,
+            columns=(*made.columns, column),
+            others=made.takes_others,
+            shard=self.shard.column,
+        )
+
     @property
     def shape(self) -> TableShape:
-        """Return the shape of the table; the same as the source's where nothing is set."""
+        """Return the shape of the table without a shard; the source's where nothing is set."""
         flag = self.metadata.deleted or DELETED
         return replace(
             self.columns.shape,

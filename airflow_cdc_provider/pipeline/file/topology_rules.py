@@ -25,6 +25,7 @@ LEDGER_TABLES = frozenset(
     {
         "changed_table",
         "edge_target",
+        "target_shard",
         "conflict",
         "control",
         "finished_split",
@@ -309,8 +310,8 @@ def _stream(file: PipelineFile) -> Iterator[Found]:
 def _rows_that_differ(file: PipelineFile) -> Iterator[Found]:
     """Yield settings by which the nodes would hold other rows or values."""
     for name, table in file.tables.items():
-        if not table.shape.is_identity:
-            known = ("where", "columns", "deletes", "metadata")
+        if not table.is_identity:
+            known = ("where", "columns", "deletes", "metadata", "shard")
             keys = [key for key in known if key in table.model_fields_set]
             yield (
                 ("tables", name, *keys[:1]),

@@ -80,6 +80,7 @@ from airflow_cdc_provider.state.desired_state import what_of
 log = logging.getLogger(__name__)
 
 _REPLACED = "the snapshot replaces all rows there are"
+_SHARDS_REPLACED = "the snapshot replaces the rows of its shards; those of no shard stay"
 _KEPT = "they are taken for the source's as of stream.start; nobody looks whether they are"
 _LEFT = "no rows are read, and rows that are not the source's would stay"
 
@@ -332,7 +333,11 @@ def _if_reset(
     findings: Iterable[Finding], found: Collection[Finding], plans: Sequence[TablePlan]
 ) -> Iterator[Finding]:
     """Turn findings that would block a later table into warnings, except those already known."""
-    tables = {str(plan.sink_table): str(plan.schema.table) for plan in plans}
+    tables: dict[str, str] = {}
+    for plan in plans:
+        sink, source = str(plan.sink_table), str(plan.schema.table)
+        # what is said of a table that several share is about each of them
+        tables[sink] = "" if sink in tables else source
     for finding in findings:
         if finding.level is Level.BLOCK and finding not in found:
             only = finding.only or tables.get(finding.subject, "")
@@ -506,7 +511,7 @@ def _not_as_planned(
 
 
 def _targets(
-    run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[TableId]
+    run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[Copied]
 ) -> Iterator[Finding]:
     """Yield findings on sink tables that others own or that have rows already."""
     try:
@@ -524,7 +529,7 @@ def _targets(
         )
         return
     policy = run.model.sink.existing_rows
-    keeps, is_refused = policy == "keep", policy == "refuse"
+    is_refused = policy == "refuse"
     for conflict in conflicts:
         if conflict.pipeline:
             yield Finding(
@@ -543,9 +548,18 @@ def _targets(
                 str(conflict.table),
                 conflict.text,
                 "an empty table, or one of this pipeline",
-                _KEPT if keeps else _LEFT if run.model.stream.starts_at else _REPLACED,
+                _fate_of_rows(run, conflict),
                 _way_out(run, conflict) if is_refused else "",
             )
+
+
+def _fate_of_rows(run: Run, conflict: TargetConflict) -> str:
+    """Return what becomes of rows of unknown origin if the table is taken."""
+    if run.model.sink.existing_rows == "keep":
+        return _KEPT
+    if run.model.stream.starts_at:
+        return _LEFT
+    return _SHARDS_REPLACED if conflict.is_shared else _REPLACED
 
 
 def _way_out(run: Run, conflict: TargetConflict) -> str:

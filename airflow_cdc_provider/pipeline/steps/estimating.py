@@ -91,7 +91,8 @@ class _Looks:
         if definition is None:
             raise _no_sink_table(plan)
         here = self.source.counts(plan.schema, plan.schema.primary_key)
-        there = self.sink.counts(definition, key_at_sink(plan), flag=plan.shape.deleted_flag)
+        flag, shard = plan.shape.deleted_flag, plan.shard
+        there = self.sink.counts(definition, key_at_sink(plan), flag=flag, shard=shard)
         if isinstance(scope.chosen, Condition):
             for side in (here, there):
                 side.require(scope.chosen)

@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.errors import (
     SchemaMovedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.shards import clashes
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, follows_file, picked_anew
@@ -42,7 +43,12 @@ from airflow_cdc_provider.pipeline.steps.table_membership import (
     remove_tables,
     require_these_addable,
 )
-from airflow_cdc_provider.pipeline.steps.tables import Captured, captured_tables, picked_now
+from airflow_cdc_provider.pipeline.steps.tables import (
+    Captured,
+    captured_tables,
+    picked_now,
+    routed,
+)
 
 _GONE = "it is not at the source any more"
 _COPY_OF_A_TABLE = re.compile(r"_+(.+?)(_\d{14})?_(new|old|gho|ghc|del)", re.IGNORECASE)
@@ -101,31 +107,35 @@ def _streams_this_plan(run: Run) -> bool:
 def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[TableId, ...]:
     """Return those of the tables that can be added; the others are reported."""
     planned = {state.table for state in run.store.tables(run.name)}
-    taken = {state.plan.sink_table for state in run.store.tables(run.name)}
+    beside = [routed(state.plan) for state in run.store.tables(run.name)]
+    plans = {plan.schema.table: plan for plan in captured.plans}
     hidden = HiddenColumns(run, captured)
     fit = []
     for table in tables:
-        plan = next(each for each in captured.plans if each.schema.table == table)
-        target = plan.sink_table
+        one = routed(plans[table])
+        others = [each for each in beside if each.target == one.target]
         if is_copy_of(table, planned):
             _tell_once(run, table, "it is the copy that a schema change tool makes of a table")
         elif table in captured.unfit:
             _, what, _ = captured.unfit[table]
             _tell_once(run, table, what)
-        elif shown := hidden.shown_by(plan):
+        elif shown := hidden.shown_by(plans[table]):
             _tell_once(run, table, f"{shows_text(shown)}; {SHOWN_FIX}, or `add` it as it is")
-        elif target in taken:
-            _tell_once(run, table, f"another table goes to {target}")
+        elif clash := next(clashes([*others, one]), None):
+            _tell_once(run, table, clash.what)
         else:
-            taken.add(target)
+            beside.append(one)
             fit.append(table)
     if not fit or not _why_not(run, captured, fit):  # asked of all at once, as there may be many
         return tuple(fit)
-    refused = {table: _why_not(run, captured, [table]) for table in fit}
-    for table, why in refused.items():
-        if why:
+    added: list[TableId] = []
+    for table in fit:
+        sharing = [each for each in added if plans[each].sink_table == plans[table].sink_table]
+        if why := _why_not(run, captured, [*sharing, table]):
             _tell_once(run, table, why)
-    return tuple(table for table in fit if not refused[table])
+        else:
+            added.append(table)
+    return tuple(added)
 
 
 def is_copy_of(table: TableId, planned: Iterable[TableId]) -> bool:

@@ -44,7 +44,12 @@ from airflow_cdc_provider.pipeline.steps.changed_rules import (
     take_changed_rules,
 )
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
-from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
+from airflow_cdc_provider.pipeline.steps.claims import (
+    claim_tables,
+    copied_by,
+    own_tables,
+    release_tables,
+)
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended, set_aside_as_wanted
 from airflow_cdc_provider.pipeline.steps.file_diff import (
     dropped,
@@ -323,17 +328,17 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     require_columns(run, found.captured, found.captured.unfit)
     _require_copyable(run, found.tables)
     require_empty(run, found.tables)
-    with closing(open_table_builder(run)) as builder:
+    with closing(open_table_builder(run, found.tables)) as builder:
         builder.require_fit(found.tables)
     stream = begin_with(run, found.tables)
     note_seed(run)
-    kept = {plan.sink_table for plan in found.tables} if _keeps_rows(run) else set()
+    kept = copied_by(found.tables) if _keeps_rows(run) else frozenset()
     claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink) | kept)
     plan_id = uuid.uuid4().hex
     if stream is None:
         ledger.start_plan(plan_id)
         # with the old plan gone from the ledger no table is streamed, so all are made ready
-        created = _create_tables(run, found.tables)
+        created = _create_tables(run, found.tables, found.tables)
     else:
         created = create_lacking(run, found.tables)
         ledger.start_plan(plan_id)
@@ -401,8 +406,13 @@ def _make_targets(run: Run, ledger: Ledger, tables: Sequence[TablePlan]) -> tupl
             stopped.update(found)
 
 
-def _create_tables(run: Run, tables: Sequence[TablePlan]) -> tuple[str, ...]:
-    """Create missing sink tables, and return those that were created."""
-    with closing(open_table_builder(run)) as builder:
+def _create_tables(
+    run: Run, tables: Sequence[TablePlan], plans: Sequence[TablePlan] | None = None
+) -> tuple[str, ...]:
+    """Create missing sink tables, and return those that were created.
+
+    `plans` are all of a new plan.
+    """
+    with closing(open_table_builder(run, plans)) as builder:
         created = builder.create_missing(tables)
     return tuple(str(table) for table, is_new in sorted(created.items()) if is_new)

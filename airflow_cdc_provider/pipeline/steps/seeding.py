@@ -37,7 +37,7 @@ from airflow_cdc_provider.pipeline.file.folder import files_beside
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
-from airflow_cdc_provider.pipeline.steps.claims import claim_tables
+from airflow_cdc_provider.pipeline.steps.claims import claim_tables, copied_by
 from airflow_cdc_provider.pipeline.steps.conflict_findings import differing_rules
 from airflow_cdc_provider.pipeline.steps.file_diff import edge_text
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
@@ -179,7 +179,7 @@ def _seed(run: Run, there: Run, edge: Topology) -> str:
     captured = captured_tables(run)
     _require_inverse(run, there, captured)
     _require_same_rules(edge, captured, there)
-    run.held.seeded = frozenset(plan.sink_table for plan in captured.plans)
+    run.held.seeded = copied_by(captured.plans)
     require_fit(run)
     start = _read_unwritten(run, edge, captured, (seeded_at, end_now))
     form = {"position": position_to_json(known)}

@@ -61,9 +61,13 @@ def open_ledger(run: Run) -> Ledger:
     return sink_of(run).open_ledger()
 
 
-def open_table_builder(run: Run) -> TableBuilder:
-    """Open the part that creates and changes the sink's tables."""
-    plans = tuple(state.plan for state in run.store.tables(run.name))
+def open_table_builder(run: Run, plans: Sequence[TablePlan] | None = None) -> TableBuilder:
+    """Open the part that creates and changes the sink's tables.
+
+    `plans` are those of a new plan; without them the tables are those of the stored one.
+    """
+    if plans is None:
+        plans = tuple(state.plan for state in run.store.tables(run.name))
     return sink_of(run, plans=plans).open_tables()
 
 

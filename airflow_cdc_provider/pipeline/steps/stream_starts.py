@@ -90,7 +90,7 @@ def find_start(run: Run) -> Beginning | None:
 
 def create_lacking(run: Run, plans: Sequence[TablePlan]) -> tuple[str, ...]:
     """Create the sink's tables that are missing; those that are there keep keys and rows."""
-    with closing(open_table_builder(run)) as builder:
+    with closing(open_table_builder(run, plans)) as builder:
         missing = set(builder.missing(plans))
         builder.create_missing([plan for plan in plans if plan.sink_table in missing])
     return tuple(map(str, sorted(missing)))

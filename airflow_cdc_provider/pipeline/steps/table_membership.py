@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
+from airflow_cdc_provider.engine.stream.dropped_tables import delete_shard
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_addable
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
@@ -174,11 +175,27 @@ def require_removable(run: Run, tables: Collection[TableId]) -> None:
 
 
 def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | None]:
-    """Return the sink tables of tables that may be removed, with their row counts."""
+    """Return the sink tables that go with tables that may be removed, with their row counts.
+
+    Those that other tables share stay.
+    """
     known = sink_tables(run)
     _require_gone(run, known, tables)
+    left = {known[table] for table in tables if table in known}
+    left -= {plan.sink_table for plan in shards_beside_others(run, tables)}
     with closing(open_targets(run)) as targets:
-        return {known[table]: targets.rows(known[table]) for table in tables if table in known}
+        return {target: targets.rows(target) for target in sorted(left)}
+
+
+def shards_beside_others(run: Run, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+    """Return the plans of these tables that go to sink tables to which others go, too."""
+    plans = [state.plan for state in run.store.tables(run.name)]
+    kept = {plan.sink_table for plan in plans if plan.schema.table not in tables}
+    return tuple(
+        plan
+        for plan in plans
+        if plan.schema.table in tables and plan.shard is not None and plan.sink_table in kept
+    )
 
 
 def remove_tables(
@@ -199,16 +216,20 @@ def remove_tables(
     with closing(open_ledger(run)) as ledger:
         generation, handed_off = _own_plan(run, ledger)
         stream = ledger.change_tables(removed=tables) if handed_off else None
+        if drop_targets:
+            _delete_shards(run, generation, tables)
         run.store.change_plan(run.name, generation, removed=tables)
         if stream is not None:
             run.store.store_hand_off(run.name, generation, stream)
         names = ", ".join(map(str, sorted(begun)))
         run.store.tell(run.name, f"{_REMOVED}{names}", level="warning")
         kept = [state.plan for state in run.store.tables(run.name)]
-        gone = sorted(known[table] for table in begun)
+        gone = sorted({known[table] for table in begun})
         try:
             if drop_targets:
-                _drop(run, generation, gone, {plan.sink_table for plan in kept})
+                shared = {plan.sink_table for plan in kept if plan.shard is not None}
+                alone = [target for target in gone if target not in shared]
+                _drop(run, generation, alone, {plan.sink_table for plan in kept})
         finally:
             release_tables(run, generation, keep=kept)
     return tuple(gone)
@@ -229,6 +250,17 @@ def _was_removed(run: Run, table: TableId) -> bool:
     return any(f", {table}, " in f", {names}, " for names in removed)
 
 
+def _delete_shards(run: Run, generation: int, tables: Collection[TableId]) -> None:
+    """Delete the rows of tables that are removed from sink tables that others still go to.
+
+    It comes before the plan forgets the tables, so that it can be done again.
+    """
+    for plan in shards_beside_others(run, tables):
+        delete_shard(sink_of(run, generation), plan)
+        text = f"deleted at the sink: the rows of {plan.schema.table} in {plan.sink_table}"
+        run.store.tell(run.name, text, level="warning")
+
+
 def _drop(
     run: Run, generation: int, targets: Sequence[TableId], others: Collection[TableId]
 ) -> None:
@@ -238,6 +270,8 @@ def _drop(
         raise _refused(
             run, f"{shared[0]} is also another table's", "leave --drop-target out: its rows stay"
         )
+    if not targets:
+        return
     with closing(open_targets(run, generation)) as opened:
         opened.drop(targets)
     names = ", ".join(map(str, targets))

@@ -46,6 +46,7 @@ from airflow_cdc_provider.pipeline.steps.table_membership import (
     remove_tables,
     require_removable,
     reset_tables,
+    shards_beside_others,
     sink_tables,
     to_be_added,
     to_be_reset,
@@ -108,7 +109,7 @@ def remove(
     """Request that tables be removed, see the request through, and describe the result."""
     require_removable(run, tables)
     known = sink_tables(run)
-    targets = sorted(known[table] for table in tables if table in known)
+    targets = sorted({known[table] for table in tables if table in known})
     if not targets:
         names = ", ".join(map(str, tables))
         return (
@@ -116,10 +117,22 @@ def remove(
             "not looked at"
         )
     asked = _ask(run, RequestKind.DROP if drop_targets else RequestKind.REMOVE, tables)
-    names = ", ".join(map(str, targets))
-    fate = f"{names} is dropped" if drop_targets else f"The rows in {names} stay"
+    fate = _fate(run, tables, targets, drop_targets=drop_targets)
     done = f"{{tables}} is not copied any more. {fate}"
     return _seen_through(run, asked, wait_s, on_tick, done=done)
+
+
+def _fate(
+    run: Run, tables: Collection[TableId], targets: Sequence[TableId], *, drop_targets: bool
+) -> str:
+    """Return what becomes of the rows of tables that are removed."""
+    if not drop_targets:
+        return f"The rows in {', '.join(map(str, targets))} stay"
+    shared = {plan.sink_table for plan in shards_beside_others(run, tables)}
+    alone = [target for target in targets if target not in shared]
+    fates = [f"{', '.join(map(str, alone))} is dropped"] if alone else []
+    fates += [f"Its rows in {each} are deleted, those of others stay" for each in sorted(shared)]
+    return "; ".join(fates)
 
 
 def _ask(run: Run, kind: RequestKind, tables: Collection[TableId]) -> Request:

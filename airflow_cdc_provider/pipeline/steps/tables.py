@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import RowFilter
+from airflow_cdc_provider.core.shards import Routed, clashes
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_patterns import (
     ALL_TABLES,
@@ -211,7 +212,7 @@ def _columns(schema: TableSchema) -> str:
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:
-    """Refuse the file if two tables go to the same sink table."""
+    """Refuse the file if two tables go to one sink table that they cannot share."""
     found = [problem for _, problem in shared_targets(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
@@ -380,17 +381,15 @@ def _near(pattern: TablePattern, names: Sequence[str]) -> str:
 def shared_targets(
     loaded: LoadedPipeline, plans: Sequence[TablePlan]
 ) -> Iterator[tuple[TableId, Found]]:
-    """Yield each table that goes to the sink table of an earlier one, with the problem."""
-    seen: dict[TableId, TableSchema] = {}
-    for plan in plans:
-        other = seen.setdefault(plan.sink_table, plan.schema)
-        if other is not plan.schema:
-            problem: Found = (
-                ("sink", "route") if loaded.model.sink.route else ("sink",),
-                f"{other.table} and {plan.schema.table} both go to {plan.sink_table}",
-                "route one of them elsewhere: their rows would overwrite each other",
-            )
-            yield plan.schema.table, problem
+    """Yield each table that cannot share its sink table with an earlier one, with the problem."""
+    path: Path = ("sink", "route") if loaded.model.sink.route else ("sink",)
+    for clash in clashes(map(routed, plans)):
+        yield clash.table, (path, clash.what, clash.fix)
+
+
+def routed(plan: TablePlan) -> Routed:
+    """Return where a plan's rows go, and how they look there."""
+    return Routed(plan.schema.table, plan.sink_table, plan.shape)
 
 
 def _schema_named(name: str, plans: Sequence[TablePlan], *, fold: bool) -> TableSchema | None:

@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.table_drift import TableDrift
-from airflow_cdc_provider.engine.sink.port import Owner, TargetConflict
+from airflow_cdc_provider.engine.sink.port import Copied, Owner, TargetConflict
 from airflow_cdc_provider.systems.changelog.layout import table_folder
 from airflow_cdc_provider.systems.changelog.ledger import not_exact
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
@@ -56,16 +56,17 @@ class ChangelogTargets:
         return tuple(sorted((source, sink) for sink, source in targets.items()))
 
     def conflicts(
-        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+        self, plans: Sequence[TablePlan], *, known: Collection[Copied] = ()
     ) -> tuple[TargetConflict, ...]:
         """Return why the plans' tables may not be written to: another owner, or unknown files."""
         state = self._manifest.read_any()
         if state.pipeline not in ("", str(self._owner.pipeline)):
             return tuple(_taken(plan, state) for plan in plans)
+        filled = {sink for _, sink in known}
         foreign = [
             plan
             for plan in plans
-            if plan.sink_table not in known
+            if plan.sink_table not in filled
             and plan.sink_table not in state.targets
             and self._holds_files(plan)
         ]
@@ -75,7 +76,7 @@ class ChangelogTargets:
         self,
         plans: Sequence[TablePlan],
         *,
-        known: Collection[TableId] = (),
+        known: Collection[Copied] = (),
         replace_rows: bool = False,
     ) -> tuple[TableId, ...]:
         """Claim the plans' tables, all or none; return those taken with unknown files."""

@@ -16,4 +16,5 @@ ABILITIES = SinkAbilities(
     takes_tables_without_key=True,
     has_column_types=True,
     marks_rows=True,
+    shares_tables=True,
 )

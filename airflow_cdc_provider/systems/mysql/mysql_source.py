@@ -328,10 +328,15 @@ class MySqlSource:
         return one.fingerprint == other.fingerprint and len(texts) == 1
 
     def difference(
-        self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+        self,
+        old: TableSchema,
+        new: TableSchema,
+        statements: Sequence[StatementEffect],
+        *,
+        is_shared: bool = False,
     ) -> Difference:
         """Return what statements changed between two definitions of a table."""
-        return difference(old, new, statements)
+        return difference(old, new, statements, is_shared=is_shared)
 
     def after_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]

@@ -37,16 +37,23 @@ _PLAIN_DEFAULT = {
 
 
 def difference(
-    old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+    old: TableSchema,
+    new: TableSchema,
+    statements: Sequence[StatementEffect],
+    *,
+    is_shared: bool = False,
 ) -> Difference:
     """Return what statements changed between two definitions of a table, and whether rows changed.
 
-    Columns that are left out are nothing to it.
+    Columns that are left out are nothing to it. Where the sink's table is shared with others its
+    columns keep their names, and a new one is NULL in the rows that are there.
     """
     left_out = {renamed.casefold() for renamed in _left_out(old, new, statements)}
     old, new = old.as_copied, new.as_copied
     pair = _Pair(old, new, _renames(old, new, statements))
     refused, traded = pair.refusal(), pair.traded()
+    if is_shared:
+        traded = tuple(pair.renames.items())
     if traded:
         pair = _Pair(old, new, {})
         refused = refused or pair.refusal()
@@ -62,9 +69,9 @@ def difference(
         traded=traded,
     )
     reasons = [*_doubts(statements), *_new_values(found, pair)]
-    reasons += [
-        f"{before} is called {after} now, as another column was" for before, after in traded
-    ]
+    of_others = "and others share the sink's table" if is_shared else "as another column was"
+    reasons += [f"{before} is called {after} now, {of_others}" for before, after in traded]
+    reasons += _filled(found, pair) if is_shared else ()
     reasons += [f"{name} was left out before" for name in pair.now if name.casefold() in left_out]
     return replace(found, reread="; ".join(dict.fromkeys(reasons)))
 
@@ -197,6 +204,16 @@ def _new_values(found: Difference, pair: _Pair) -> Iterator[str]:
     for name in found.modified:
         if not _keeps_values(pair.was[name], pair.now[name]):
             yield f"the values of {name} may have been converted"
+
+
+def _filled(found: Difference, pair: _Pair) -> Iterator[str]:
+    """Yield why new columns have values in rows that are there, and not NULL."""
+    stated = _stated(pair.new)
+    for name in found.added:
+        column = pair.now[name]
+        is_null = column.nullable and name in stated and _defaults_to_null(stated[name])
+        if not (is_null or column.generated):
+            yield f"the rows that were there have the default of {name}"
 
 
 def _stated(schema: TableSchema) -> Mapping[str, ParsedColumn]:

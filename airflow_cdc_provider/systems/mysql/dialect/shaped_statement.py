@@ -4,6 +4,10 @@ It is made from the source's statement, so that types, defaults and comments are
 words; what makes a sink's statement of a source's then makes one of this, in either family. Left
 out are keys, checks and computed columns over columns that are not there as they were, and all
 foreign keys: rows that are filtered, or that are only marked as deleted, would not meet them.
+
+The statement of a shard is one for a table that others share. A column that they lack is NULL in
+their rows, so none has a default, a check or an expression of its own; and a unique key is a plain
+one, because they may have its columns without the key.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
@@ -35,6 +40,8 @@ _VALUES = {
     AttributeKind.ON_UPDATE,
 }
 """What says which values a column has where none is written."""
+_OF_ONE_TABLE = {*_VALUES, AttributeKind.CHECK, AttributeKind.INVISIBLE}
+"""What a column of a table that is shared does not have."""
 _LONGEST_NAME = 64
 _NAMED = re.compile("[\u0001-\uffff]*")
 _OF_THE_TYPE = {AttributeKind.NUMBER, AttributeKind.CHARSET, AttributeKind.COLLATION}
@@ -136,6 +143,10 @@ class _Shaped:
     def _keeps(self, attribute: Attribute, column: Column, output: OutputColumn | None) -> bool:
         """Tell whether a column has an attribute at the sink, but for NULL and NOT NULL."""
         kind = attribute.kind
+        if self._shape.shard and kind in _OF_ONE_TABLE:
+            # MariaDB's check makes its JSON what it is
+            is_masked = output is not None and output.mask is not None
+            return kind is AttributeKind.CHECK and column.type.is_json_text and not is_masked
         if kind is AttributeKind.NULLABILITY:
             return column.generated
         if kind is AttributeKind.AUTO_INCREMENT:
@@ -152,16 +163,40 @@ class _Shaped:
     def _keys(self) -> Iterator[str]:
         """Yield the primary key, and the other keys and checks whose columns are all there."""
         unique = {self._target.key_name, *(key.name for key in self._target.unique_keys)}
-        if self._shape.key:
-            yield f"PRIMARY KEY ({', '.join(map(quote_identifier, self._target.primary_key))})"
+        has_own_key = bool(self._shape.key or self._shape.shard)
+        if has_own_key:
+            yield f"PRIMARY KEY ({', '.join(self._key_parts())})"
         for key in self._parsed.keys:
-            if key.form is KeyForm.UNIQUE:
+            if self._shape.shard and key.form is not KeyForm.PRIMARY:
+                yield from self._shared_key(key)
+            elif key.form is KeyForm.UNIQUE:
                 if key.name in unique:
                     yield self._key(key)
-            elif key.form is KeyForm.PRIMARY and self._shape.key:
+            elif key.form is KeyForm.PRIMARY and has_own_key:
                 continue
             elif key.form is not KeyForm.FOREIGN and self._has_all(_grouped(key)[1]):
                 yield self._key(key)
+
+    def _key_parts(self) -> Iterator[str]:
+        """Yield the columns of the sink's own key, with the lengths of prefixes."""
+        key = self._target.primary_key
+        prefixes = self._target.key_prefixes or (0,) * len(key)
+        for name, prefix in zip(key, prefixes, strict=True):
+            yield quote_identifier(name) + (f"({prefix})" if prefix else "")
+
+    def _shared_key(self, key: ParsedKey) -> Iterator[str]:
+        """Yield a secondary key as a table has it that is shared: as a plain one; maybe none."""
+        before, group, _ = _grouped(key)
+        if key.form not in {KeyForm.UNIQUE, KeyForm.PLAIN, KeyForm.FULLTEXT}:
+            return  # a SPATIAL key takes no NULL
+        if not group or not self._has_all(group) or _has_expression(group):
+            return
+        if key.form is KeyForm.UNIQUE:
+            if key.name == self._schema.key_name:
+                return
+            before = tuple(token for token in before if not token.is_word("UNIQUE"))
+        statement = self._parsed.statement
+        yield f"{rendered(before, statement)} {rendered(group, statement, self._names)}"
 
     def _key(self, key: ParsedKey) -> str:
         """Return a key or a check with its own name, over the sink's columns."""
@@ -207,6 +242,14 @@ def _grouped(key: ParsedKey) -> tuple[Sequence[Token], Sequence[Token], Sequence
         if depth == 0:
             return key.tokens[:start], key.tokens[start : end + 1], key.tokens[end + 1 :]
     return key.tokens, (), ()
+
+
+def _has_expression(group: Sequence[Token]) -> bool:
+    """Tell whether a key's list of columns has an expression among them."""
+    pairs = pairwise(group[1:])
+    return any(left.is_mark(",") and right.is_mark("(") for left, right in pairs) or (
+        len(group) > 1 and group[1].is_mark("(")
+    )
 
 
 def added_column(column: Column) -> str:

@@ -53,19 +53,20 @@ class Mismatch:
         return self.text
 
 
-def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
-    """Yield why a sink table cannot hold the source table's rows unchanged."""
+def mismatches(
+    source: TableSchema, sink: TableSchema, *, is_shared: bool = False
+) -> Iterator[Mismatch]:
+    """Yield why a sink table cannot hold the source table's rows unchanged.
+
+    One that is shared may have wider types than one of its tables: others need them.
+    """
     source = source.as_copied
     if sink.engine.lower() != "innodb":
         what = f"its engine is {sink.engine}" if sink.engine else "it is a view, or has no engine"
         text = f"{what}, not InnoDB, so nothing could be rolled back"
         yield Mismatch(MismatchKind.ENGINE, text, "ENGINE = InnoDB")
-    is_same_key = sink.primary_key == source.primary_key and _prefixes(sink) == _prefixes(source)
-    if not (is_same_key or _numbers_itself(source, sink)):
-        own = "primary key" if not sink.key_name else "key, for it has no primary one,"
-        text = f"its {own} is {_shown_key(sink)}, the source's is {_shown_key(source)}"
-        dropped = "" if sink.key_name or not sink.primary_key else "PRIMARY"
-        yield Mismatch(MismatchKind.PRIMARY_KEY, text, f"PRIMARY KEY {_shown_key(source)}", dropped)
+    if not _numbers_itself(source, sink):
+        yield from _of_key(source, sink)
     columns = {column.name.lower(): column for column in sink.columns}
     for column in source.columns:
         other = columns.get(column.name.lower())
@@ -73,18 +74,43 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
             text = f"column {column.name} is missing"
             yield Mismatch(MismatchKind.COLUMN, text, "the source's columns", column.name)
             continue
-        yield from _of_column(column, other)
+        yield from column_mismatches(column, other, is_shared=is_shared)
         if column.name in source.primary_key and not column.generated:
-            if column.type.collation:
-                yield from _of_order(column, other, source.flavour, sink.flavour)
-            elif stands_in(other.type, column.type):
-                yield from _of_bytes(column, other)
+            yield from _of_key_column(column, other, source.flavour, sink.flavour)
     known = {source.primary_key, *(key.columns for key in source.unique_keys)}
     for key in sink.unique_keys:
         if key.columns not in known:
             text = f"it has a unique key {key.name} over {', '.join(key.columns)} of its own"
             wanted = "the source's unique keys, which are added after the consistent point"
             yield Mismatch(MismatchKind.UNIQUE_KEY, text, wanted, key.name, is_loud=True)
+
+
+def key_mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
+    """Yield why the keys of two tables are not the same: other columns, or another order."""
+    yield from _of_key(source, sink)
+    columns = {column.name: column for column in sink.columns}
+    for name in source.primary_key:
+        if name in columns:
+            column = source.column(name)
+            yield from _of_key_column(column, columns[name], source.flavour, sink.flavour)
+
+
+def _of_key(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
+    """Yield why a sink table's key has other columns, or other parts of them."""
+    if sink.primary_key == source.primary_key and _prefixes(sink) == _prefixes(source):
+        return
+    own = "primary key" if not sink.key_name else "key, for it has no primary one,"
+    text = f"its {own} is {_shown_key(sink)}, the source's is {_shown_key(source)}"
+    dropped = "" if sink.key_name or not sink.primary_key else "PRIMARY"
+    yield Mismatch(MismatchKind.PRIMARY_KEY, text, f"PRIMARY KEY {_shown_key(source)}", dropped)
+
+
+def _of_key_column(source: Column, sink: Column, family: str, other: str) -> Iterator[Mismatch]:
+    """Yield why a key column tells its values apart otherwise, or orders them otherwise."""
+    if source.type.collation:
+        yield from _of_order(source, sink, family, other)
+    elif stands_in(sink.type, source.type):
+        yield from _of_bytes(source, sink)
 
 
 def _numbers_itself(source: TableSchema, sink: TableSchema) -> bool:
@@ -96,7 +122,9 @@ def _numbers_itself(source: TableSchema, sink: TableSchema) -> bool:
     return sink.column(name).auto_increment and name.lower() not in own
 
 
-def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
+def column_mismatches(
+    source: Column, sink: Column, *, is_shared: bool = False
+) -> Iterator[Mismatch]:
     """Yield why a sink column cannot hold the source column's values."""
     name = source.name
     if source.generated != sink.generated:
@@ -111,7 +139,7 @@ def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
     if source.nullable and not sink.nullable:
         text = f"column {name} does not take NULL"
         yield Mismatch(MismatchKind.COLUMN_NULL, text, "a column that does", name, is_loud=True)
-    if not _holds(sink.type, source.type):
+    if not (_holds(sink.type, source.type) or (is_shared and _widened(sink.type, source.type))):
         here, there = _shown_types(sink.type, source.type)
         text = f"column {name} is {here}, at the source it is {there}"
         is_wider = _is_wider_integer(sink.type, source.type)
@@ -147,6 +175,8 @@ def _of_bytes(source: Column, sink: Column) -> Iterator[Mismatch]:
         yield Mismatch(MismatchKind.KEY_COLLATION, text, "ascii_bin", source.name)
 
 
+_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 """From the narrowest to the widest."""
 
@@ -177,6 +207,20 @@ def _holds(sink: ColumnType, source: ColumnType) -> bool:
     if source.name in {"binary", "bit", "vector"}:
         return sink.length == source.length
     return True
+
+
+def _widened(sink: ColumnType, source: ColumnType) -> bool:
+    """Tell whether the sink's type has each value of the source's, written in the same way."""
+    if _is_wider_integer(sink, source):
+        return True
+    if sink.name == source.name in {"enum", "set"}:
+        return sink.members[: len(source.members)] == source.members
+    if sink.name == source.name == "decimal" and sink.unsigned == source.unsigned:
+        return sink.scale == source.scale and (sink.precision or 0) >= (source.precision or 0)
+    for sizes in (_TEXTS, _BLOBS):
+        if {sink.name, source.name} <= {*sizes}:
+            return sizes.index(sink.name) >= sizes.index(source.name)
+    return False
 
 
 def _name(kind: ColumnType) -> str:

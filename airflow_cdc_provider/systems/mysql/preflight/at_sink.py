@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart
 from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import added_column
+from airflow_cdc_provider.systems.mysql.dialect.shared_tables import disagreements, extension
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     carried,
     has_expression_default,
@@ -65,6 +66,8 @@ def sink_findings(
     yield from _clashing_names(sink, targets)
     found = read_schemas(sink.connection, targets, with_statement=False, role=Role.SINK)
     firing = firing_triggers(sink.connection, targets)
+    yield from _shared(plans)
+    written = _written_columns(plans)
     for plan in plans:
         yield from _unique_texts(plan, sink.capabilities.flavour.value)
         there = found.get(plan.sink_table)
@@ -73,6 +76,9 @@ def sink_findings(
             yield from _creatable(sink, plan)
         else:
             yield from _existing(plan, there, firing)
+            # once a table, however many share it
+            columns = written.pop(plan.sink_table, None)
+            yield from () if columns is None else _extra_columns(there, columns)
 
 
 def server_findings(sink: Sink, source: Capabilities) -> Iterator[Finding]:
@@ -136,8 +142,9 @@ def _clashing_names(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
     """Yield a finding for each sink table whose name differs from another's by case alone."""
     if not sink.capabilities.names_fold_case:
         return
-    folded = Counter(str(target).casefold() for target in targets)
-    for target in targets:
+    names = dict.fromkeys(targets)  # several may share one
+    folded = Counter(str(target).casefold() for target in names)
+    for target in names:
         if folded[str(target).casefold()] > 1:
             yield Finding(
                 Code.SINK_NAME_CASE,
@@ -272,7 +279,7 @@ def _existing(
 ) -> Iterator[Finding]:
     """Yield the findings about an existing sink table: mismatches, triggers, extra columns."""
     subject = str(plan.sink_table)
-    for mismatch in mismatches(plan.target, there):
+    for mismatch in _mismatches(plan, there):
         code, why = _OF_MISMATCH[mismatch.kind]
         yield Finding(
             code,
@@ -297,17 +304,58 @@ def _existing(
             "is so in all sessions but ours",
             only=str(plan.schema.table),
         )
-    here = {column.name.lower() for column in plan.target.as_copied.columns}
+
+
+def _written_columns(plans: Sequence[TablePlan]) -> dict[TableId, set[str]]:
+    """Return the columns, in lower case, that are written to each sink table by any plan."""
+    written: dict[TableId, set[str]] = {}
+    for plan in plans:
+        names = {column.name.lower() for column in plan.target.as_copied.columns}
+        written.setdefault(plan.sink_table, set()).update(names)
+    return written
+
+
+def _extra_columns(there: TableSchema, written: Collection[str]) -> Iterator[Finding]:
+    """Yield a finding for each column of a sink table that no table of the source has."""
     for column in there.columns:
-        if column.name.lower() in here or column.generated:
+        if column.name.lower() in written or column.generated:
             continue
         yield Finding(
             Code.SINK_EXTRA_COLUMN,
             Level.INFO if column.nullable else Level.WARN,
-            subject,
+            str(there.table),
             f"column {column.name} is not in the source",
             why="it gets its default; without one, rows are refused",
         )
+
+
+def _mismatches(plan: TablePlan, there: TableSchema) -> Iterable[Mismatch]:
+    """Return why a sink table cannot hold a plan's rows; what it gets for a shard is no reason."""
+    if plan.shard is None:
+        return mismatches(plan.target, there)
+    return extension(plan.target, there).unfit
+
+
+def _shared(plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield a finding for each table whose definition does not go into the table it shares."""
+    shared: dict[TableId, list[TablePlan]] = {}
+    for plan in plans:
+        if plan.shard is not None:
+            shared.setdefault(plan.sink_table, []).append(plan)
+    for target, shards in shared.items():
+        for found in disagreements(shards):
+            yield Finding(
+                Code.SINK_SHARED_TABLE,
+                Level.BLOCK,
+                str(target),
+                str(found),
+                "definitions of which one holds the values of the other",
+                "a value that does not fit is refused, and one that fits may be stored as another "
+                "one",
+                "make them alike, leave the column out by columns.exclude or rename it in the "
+                "table's section of tables, or route one of them elsewhere",
+                only=str(found.table),
+            )
 
 
 _OF_MISMATCH = {
@@ -339,9 +387,19 @@ _OF_MISMATCH = {
 """Code and reason of each. All block, because the run refuses such a table."""
 
 
+_OF_ANY_TABLE = {MismatchKind.ENGINE, MismatchKind.UNIQUE_KEY}
+"""What is mended in one way, whether the sink's table is shared or not."""
+
+
 def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
     """Return the statement or advice that mends a mismatch of a sink table."""
     table = f"ALTER TABLE {quote_table(plan.sink_table)}"
+    if plan.shard is not None and mismatch.kind not in _OF_ANY_TABLE:
+        return (
+            "make the definition fit those of the tables that share the sink's, or leave the "
+            "column out by columns.exclude or rename it in the table's section of tables; if no "
+            "other table has rows there, rename the sink's table and let it be created"
+        )
     match mismatch.kind:
         case MismatchKind.ENGINE:
             return f"{table} ENGINE = InnoDB;"

@@ -316,6 +316,11 @@ class Code(FindingCode):
         "a column the source does not have; a warning if it takes no NULL",
     )
     SINK_UNIQUE_KEY = ("sink.unique_key", "block", "a unique key the source does not have")
+    SINK_SHARED_TABLE = (
+        "sink.shared_table",
+        "block",
+        "two tables go to one as its shards, and their definitions do not go together",
+    )
     SINK_UNIQUE_COLLATION = (
         "sink.unique_collation",
         "warn",

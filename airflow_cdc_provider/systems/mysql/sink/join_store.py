@@ -139,7 +139,7 @@ class MySqlJoinRows:
         """Return the keys of at most so many rows of a split."""
         plan = self.plan_of(split.table)
         condition = living_and(plan, split_predicate(plan.split_at_sink(split)))
-        return keys_where(self._session, plan, f"{condition} LIMIT {most}")
+        return keys_where(self._session, plan, condition, f"LIMIT {most}")
 
     def no_keys(self, table: TableId) -> pa.Table:
         """Return an empty table with the columns of a table's key."""

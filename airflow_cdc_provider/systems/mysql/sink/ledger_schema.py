@@ -16,6 +16,7 @@ JSON type would order and print them anew.
 - `stopped_table`: one row a table that the stream leaves alone: the position where it stands.
 - `changed_table`: one row a table: how much of it was changed, written with its rows.
 - `target`: which pipeline owns which table of the sink (see `targets`).
+- `target_shard`: which source tables share a table that a pipeline owns (see `target_shards`).
 - `edge_target`: which edges of which topology write a table of the sink: several of one may.
 - `conflict`: one row a row that both nodes of an edge had changed, written with what was kept.
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
@@ -32,7 +33,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 11
+VERSION = 12
 """Tables and columns are only added: a ledger of an older version gets what it lacks, and a stream
 of an older release that runs goes on."""
 
@@ -150,6 +151,13 @@ _TABLES = {
         `source_table` {_TABLE_NAME},
         `sink_table` {_TABLE_NAME},
         PRIMARY KEY (`database_name`, `table_name`),
+        KEY `pipeline` (`pipeline`)""",
+    "target_shard": f"""
+        `database_name` {_SINK_NAME},
+        `table_name` {_SINK_NAME},
+        `source_table` {_TABLE_NAME},
+        `pipeline` {_NAME},
+        PRIMARY KEY (`database_name`, `table_name`, `source_table`),
         KEY `pipeline` (`pipeline`)""",
     "edge_target": f"""
         `database_name` {_SINK_NAME},

@@ -10,15 +10,18 @@ from datetime import UTC, datetime, timedelta
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_metadata import MetadataKind, Operation, RowStamp
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal, living
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, living, of_shard
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def living_and(plan: TablePlan, condition: str) -> str:
-    """Return a condition on a table's rows that is true for no row that is marked as deleted."""
+    """Return a condition that is true for a plan's own rows only, of which none is marked.
+
+    Rows of other shards are not its own, nor is a row its table's that is marked as deleted.
+    """
     flag = plan.shape.deleted_flag
-    return f"{living(flag)} AND ({condition})" if flag else condition
+    return of_shard(plan.shard, f"{living(flag)} AND ({condition})" if flag else condition)
 
 
 def marking(plan: TablePlan, stamp: RowStamp) -> str:

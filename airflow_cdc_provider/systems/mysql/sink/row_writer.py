@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.core.table_shape import OutputColumn
+from airflow_cdc_provider.systems.mysql.dialect.sql import of_shard
 from airflow_cdc_provider.systems.mysql.server.connection import StatementOutcome
 from airflow_cdc_provider.systems.mysql.sink.enum_zero import (
     enum_zeros_of,
@@ -38,7 +40,6 @@ from airflow_cdc_provider.systems.mysql.sink.insert_statements import (
     Statement,
     TextStatement,
     WriteMode,
-    delete_head,
     listed_in,
     shown_key,
 )
@@ -73,7 +74,10 @@ class LoadDoubtedError(RowRefusedError):
 
 
 class RowWriter:
-    """Writes rows of some columns into one sink table, inside the session's transaction."""
+    """Writes rows of some columns into one sink table, inside the session's transaction.
+
+    Where the table is shared it deletes and updates rows of one shard alone.
+    """
 
     def __init__(
         self,
@@ -81,11 +85,16 @@ class RowWriter:
         table: TableId,
         columns: Sequence[Column],
         key: Sequence[Column],
+        shard: OutputColumn | None = None,
     ) -> None:
+        """`shard` is the column that all rows have with one value, and rows of others do not."""
         self._session = session
         self._table = table
         self._columns = tuple(columns)
         self._key = tuple(key)
+        self._shard = shard
+        # servers look up a list of values of one column, and not always of several
+        self._looked_up = tuple(each for each in key if shard is None or each.name != shard.name)
         self._name = quote_table(table)
 
     def delete_keys(self, keys: pa.RecordBatch) -> None:
@@ -94,22 +103,23 @@ class RowWriter:
 
     def delete_statements(self, keys: pa.RecordBatch) -> Iterator[TextStatement]:
         """Yield the DELETEs of the rows with these keys."""
-        yield from self._listing(delete_head(self._table, self._key), keys)
+        yield from self._listing(f"DELETE FROM {self._name} WHERE ", keys)
 
     def update_keys(self, keys: pa.RecordBatch, assignments: str, *, only: str) -> None:
         """Update the rows with these keys that meet the condition `only`."""
-        found = f"{only} AND {listed_in(self._key)}"
-        head = f"UPDATE {self._name} SET {assignments} WHERE {found}".encode()
+        head = f"UPDATE {self._name} SET {assignments} WHERE {only} AND "
         self._run(self._listing(head, keys), counts_rows=False)
 
-    def _listing(self, head: bytes, keys: pa.RecordBatch) -> Iterator[TextStatement]:
-        """Yield statements that begin with `head` and end with lists of these keys."""
+    def _listing(self, verb: str, keys: pa.RecordBatch) -> Iterator[TextStatement]:
+        """Yield statements that begin with `verb` and end with lists of these keys."""
         self._refuse_no_member(keys)
-        capabilities = self._session.capabilities
+        capabilities, key = self._session.capabilities, self._looked_up
+        own = "" if self._shard is None else f"{of_shard(self._shard, 'TRUE')} AND "
+        head = f"{verb}{own}{listed_in(key)}".encode()
         limit = capabilities.statement_bytes - len(head) - 1
         for at in range(0, keys.num_rows, _KEYS_IN_A_DELETE):
             some = keys.slice(at, _KEYS_IN_A_DELETE)
-            text = key_list(some, self._key, own_charset=capabilities.is_mariadb)
+            text = key_list(some, key, own_charset=capabilities.is_mariadb)
             for first, end in text.runs(limit):
                 yield TextStatement(
                     (head, text.run(first, end), b")"), some.slice(first, end - first)
@@ -117,11 +127,13 @@ class RowWriter:
 
     def delete_where(self, condition: str) -> None:
         """Delete the rows that meet a condition."""
-        self._session.execute(f"DELETE FROM {self._name} WHERE {condition}")
+        own = of_shard(self._shard, condition)
+        self._session.execute(f"DELETE FROM {self._name} WHERE {own}")
 
     def update_where(self, condition: str, assignments: str) -> None:
         """Update the rows that meet a condition."""
-        self._session.execute(f"UPDATE {self._name} SET {assignments} WHERE {condition}")
+        own = of_shard(self._shard, condition)
+        self._session.execute(f"UPDATE {self._name} SET {assignments} WHERE {own}")
 
     def write(
         self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool = True

@@ -11,6 +11,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.core.identifiers import quote_table
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.mysql.dialect.sql import of_shard
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
 
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 
-def keys_where(session: SinkSession, plan: TablePlan, condition: str) -> pa.Table:
-    """Return the primary keys of the sink's rows that meet a condition, as a table."""
+def keys_where(session: SinkSession, plan: TablePlan, condition: str, end: str) -> pa.Table:
+    """Return the primary keys of a plan's rows that meet a condition, as a table.
+
+    `end` is how the query goes on behind the condition.
+    """
     decoder = _decoder(plan)
-    sql = f"SELECT {decoder.select_list} FROM {quote_table(plan.sink_table)} WHERE {condition}"
+    own = of_shard(plan.shard, condition)
+    sql = f"SELECT {decoder.select_list} FROM {quote_table(plan.sink_table)} WHERE {own} {end}"
     chunks = chunks_of(session.raw, sql, decoder) or ()
     return pa.Table.from_batches(map(decoder.to_arrow, chunks), decoder.schema)
 

@@ -326,7 +326,8 @@ class MySqlSlotStore:
         """Return the row writer of the work's sink table."""
         plan = work.plan
         columns = plan.target.copied_columns
-        return RowWriter(self.session, plan.sink_table, columns, key_columns(plan.target))
+        key = key_columns(plan.target)
+        return RowWriter(self.session, plan.sink_table, columns, key, plan.shard)
 
     def _table(self, plan: TablePlan) -> SinkTable:
         """Return what the plan's sink table has, as it was queried when the sink was opened."""

@@ -94,7 +94,7 @@ class SplitRowWriter:
         """Return the row writer of a table."""
         plan = self.plan_of_table(table)
         columns, key = plan.target.copied_columns, key_columns(plan.target)
-        return RowWriter(self._session, plan.sink_table, columns, key)
+        return RowWriter(self._session, plan.sink_table, columns, key, plan.shard)
 
     def clear_range(self, split: SnapshotSplit, rows: SplitRows, stamp: RowStamp) -> None:
         """Delete all rows in a split's range, or mark them; of `rows` nothing is left there.

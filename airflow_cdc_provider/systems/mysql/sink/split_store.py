@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.ledger.records import SplitPublished
 from airflow_cdc_provider.engine.ledger.state import LedgerState
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import of_shard, range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_records import RecordWriter
@@ -56,7 +56,7 @@ class MySqlSplitStore:
         """Tell whether the split's range holds no row, committed or not; nothing is locked."""
         plan = self._rows.plan_of(split)
         at_sink = plan.split_at_sink(split)
-        condition = range_predicate(at_sink.key_columns, at_sink.keys)
+        condition = of_shard(plan.shard, range_predicate(at_sink.key_columns, at_sink.keys))
         look = f"SELECT 1 FROM {quote_table(plan.sink_table)} WHERE {condition} LIMIT 1"
         if self.session.rows(look):
             return False

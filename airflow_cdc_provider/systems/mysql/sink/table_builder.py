@@ -9,11 +9,15 @@ filled anew; `finish` puts them back.
 A table that is there already must be able to hold every row as it is: the same primary key with
 the same collation (another one could merge two rows), each column with the same type and at
 least as wide, InnoDB. All findings are told at once.
+
+A table that several of the source's share has the columns of all of them. One that is there
+already gets what a new shard needs. What a shard needs that has rows there is never mended in
+silence: whoever dropped that column took values with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
@@ -35,6 +39,7 @@ from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
+from airflow_cdc_provider.systems.mysql.dialect.shared_tables import extension
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, living
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     carried,
@@ -63,6 +68,12 @@ from airflow_cdc_provider.systems.mysql.sink import (
 from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
 from airflow_cdc_provider.systems.mysql.sink.marked_rows import marking
+from airflow_cdc_provider.systems.mysql.sink.shared_tables import (
+    SharedTable,
+    as_made,
+    require_agreed,
+    shards_of,
+)
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _LOCK_WAIT_S = 120
@@ -99,34 +110,84 @@ class MySqlTableBuilder:
         """Refuse the plans if an existing sink table cannot hold the source's rows."""
         for plan in plans if self._is_edge else ():
             self._carried(plan)
-        self._refuse_unfit(plans, self._existing(plans))
+        self._require_agreed(plans)
+        existing = self._existing(plans)
+        self._refuse_unfit(plans, existing, begun=plans)
+        self._refuse_lost_shards(plans, existing)
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
         """Refuse the plans if a table cannot be created at this sink; creates nothing."""
         for plan in plans:
             self._create_statement(self._carried(plan))
+        self.require_fit([plan for plan in plans if plan.shard is not None])
 
     def missing(self, plans: Sequence[TablePlan]) -> tuple[TableId, ...]:
         """Return the plans' sink tables that do not exist."""
         existing = self._existing(plans)
-        return tuple(plan.sink_table for plan in plans if plan.sink_table not in existing)
+        wanted = dict.fromkeys(plan.sink_table for plan in plans)
+        return tuple(table for table in wanted if table not in existing)
 
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create missing databases and tables, and return which tables were created."""
         existing = self._existing(plans)
-        self._refuse_unfit(plans, existing)
+        self._require_agreed(plans)
+        begun = self._begun(plans)
+        self._refuse_unfit(plans, existing, begun=begun)
         self._refuse_lost(plans, existing)
+        self._refuse_lost_shards(plans, existing)
         plans = [self._carried(plan) for plan in plans]
         self._create_databases({plan.sink_table.database for plan in plans})
         created = {}
-        for plan in plans:
+        for plan in as_made(plans, [self._carried(each) for each in self._shards]):
             found = existing.get(plan.sink_table)
             created[plan.sink_table] = found is None
             if found is None:
                 self._session.execute(self._create_statement(plan))
-            elif not ledger.stream_owns(self._session, self._owner, plan.schema.table):
+            elif plan.shard is None and not self._is_streamed(plan):
                 self._drop_unique_keys(plan, found)
+        for plan in begun:
+            if plan.sink_table in existing:
+                self._extend(self._carried(plan))
         return created
+
+    @property
+    def _shards(self) -> list[TablePlan]:
+        """Return the pipeline's tables that go to one of the sink's with others."""
+        return [plan for plan in self._plans if plan.shard is not None]
+
+    def _begun(self, plans: Sequence[TablePlan]) -> list[TablePlan]:
+        """Return the shards of which no row is at the sink: for them its table may be extended."""
+        return [
+            plan
+            for plan in plans
+            if plan.shard is not None
+            and not ledger.holds_rows(self._session, self._owner, plan.schema.table)
+        ]
+
+    def _is_streamed(self, plan: TablePlan) -> bool:
+        """Tell whether the stream has a plan's table."""
+        return ledger.stream_owns(self._session, self._owner, plan.schema.table)
+
+    def _extend(self, plan: TablePlan) -> None:
+        """Give a shared sink table what it lacks for one more shard."""
+        found = self._existing([plan])[plan.sink_table]
+        SharedTable(self._session, plan, flavour=self._flavour).extend(found)
+
+    def _require_agreed(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse shards whose definitions one sink table cannot have."""
+        asked = {plan.schema.table for plan in plans}
+        for shards in shards_of(plans, self._shards):
+            require_agreed(list(map(self._carried, shards)), asked, self._session.where)
+
+    def delete_shard(self, plan: TablePlan) -> None:
+        """Delete the rows of one shard from a sink table that others share."""
+        lock = writers.register_writer(self._session, self._owner)
+        try:
+            ledger.check_generation(self._session, self._owner)
+            if plan.sink_table in self._existing([plan]):
+                SharedTable(self._session, plan, flavour=self._flavour).delete_rows()
+        finally:
+            writers.unregister_writer(self._session, lock)
 
     def _create_databases(self, wanted: Set[str]) -> None:
         """Create the databases that are missing.
@@ -151,7 +212,8 @@ class MySqlTableBuilder:
         """Make a schema change of a source table at the sink; making it twice is harmless."""
         target = change.before.sink_table
         found = self._existing([change.before], with_statement=True).get(target)
-        if found is None and not change.is_made_anew:
+        is_shared = change.before.shard is not None
+        if found is None and (is_shared or not change.is_made_anew):
             gone = TableDrift.gone(change.table, target)
             raise drift_error([gone], f"sink {self._session.where}")
         # a newer owner ends this session, so no statement of it comes after that one's
@@ -160,6 +222,9 @@ class MySqlTableBuilder:
             ledger.check_generation(self._session, self._owner)
             before, after = self._carried(change.before), self._carried(change.after)
             change = replace(change, before=before, after=after)
+            if found is not None and is_shared:
+                SharedTable(self._session, after, flavour=self._flavour).follow(change, found)
+                return
             if found is None or change.is_made_anew:
                 self._require_none_marked(change, found)
                 self._session.execute(f"DROP TABLE IF EXISTS {quote_table(target)}")
@@ -285,11 +350,21 @@ class MySqlTableBuilder:
         )
 
     def _refuse_unfit(
-        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
+        self,
+        plans: Sequence[TablePlan],
+        existing: Mapping[TableId, TableSchema],
+        *,
+        begun: Collection[TablePlan],
     ) -> None:
-        """Raise an error if an existing sink table cannot hold the source's rows."""
+        """Raise an error if an existing sink table cannot hold the source's rows.
+
+        Of `begun` shards no row is there, and the table may still be extended for them.
+        """
+        extends = {plan.schema.table for plan in begun if plan.shard is not None}
         unfit = {
-            plan: [str(each) for each in mismatches(plan.target, existing[plan.sink_table])]
+            plan: self._misfits(
+                plan, existing[plan.sink_table], extends=plan.schema.table in extends
+            )
             for plan in plans
             if plan.sink_table in existing
         }
@@ -303,6 +378,16 @@ class MySqlTableBuilder:
                 remedy="alter or rename these tables; missing ones are created as they should be",
             ).about(*(plan.schema.table for plan in unfit))
 
+    def _misfits(self, plan: TablePlan, found: TableSchema, *, extends: bool) -> list[str]:
+        """Return why a sink table cannot hold a plan's rows; with `extends`, once it is extended.
+
+        A column that is extended is what the sink makes of the source's: its stand-in.
+        """
+        if extends:
+            return list(map(str, extension(self._carried(plan).target, found).unfit))
+        is_shared = plan.shard is not None
+        return list(map(str, mismatches(plan.target, found, is_shared=is_shared)))
+
     def _refuse_lost(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
@@ -313,6 +398,51 @@ class MySqlTableBuilder:
             if plan.sink_table not in existing
             and ledger.holds_rows(self._session, self._owner, plan.schema.table)
         ]
+        self._raise_lost(lost)
+
+    def _refuse_lost_shards(
+        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
+    ) -> None:
+        """Refuse shards whose sink table is gone, or lost columns, that others have rows in.
+
+        Made anew or mended for one of them it would hide that values of the others are gone. So
+        they have to begin again together.
+        """
+        asked = {plan.schema.table for plan in plans}
+        for shards in shards_of(plans, self._shards):
+            others = [
+                plan
+                for plan in shards
+                if plan.schema.table not in asked
+                and ledger.holds_rows(self._session, self._owner, plan.schema.table)
+            ]
+            found = existing.get(shards[0].sink_table)
+            if found is None:
+                self._raise_lost(shards if others else ())
+            else:
+                mine = [plan for plan in shards if plan.schema.table in asked]
+                self._refuse_mended(mine, others, found)
+
+    def _refuse_mended(
+        self, plans: Sequence[TablePlan], others: Sequence[TablePlan], found: TableSchema
+    ) -> None:
+        """Refuse to give a shared table what others have lost there, and would not miss then."""
+        needed = [extension(self._carried(plan).target, found) for plan in plans]
+        if not any(each.added or each.widened for each in needed):
+            return
+
+        def drifted(shards: Sequence[TablePlan]) -> list[TableDrift]:
+            return [
+                TableDrift(plan.schema.table, plan.sink_table, "; ".join(texts), is_shared=True)
+                for plan in shards
+                if (texts := self._misfits(plan, found, extends=False))
+            ]
+
+        if drifts := drifted(others):
+            raise drift_error([*drifted(plans), *drifts], f"sink {self._session.where}")
+
+    def _raise_lost(self, lost: Sequence[TablePlan]) -> None:
+        """Raise the error for tables of which rows are gone with the sink's table, if any."""
         if lost:
             gone = [TableDrift.gone(plan.schema.table, plan.sink_table) for plan in lost]
             raise drift_error(gone, f"sink {self._session.where}")
@@ -369,11 +499,12 @@ class MySqlTableBuilder:
 
 def _not_made(change: SchemaChange, error: CdcError) -> CdcError:
     """Return the error for a schema change that the sink refused, and how to go on."""
+    dropped = "" if change.before.shard is not None else "drop its table, then "
     return type(error)(
         f"the sink's table cannot be changed as {change.table} was ({change.statement}): "
         f"{error.what}",
         f"table {change.before.sink_table}; {error.where}",
         "none yet: what came before the statement is committed, nothing behind it",
-        "mend what the sink speaks of and run again; or drop its table, then "
+        f"mend what the sink speaks of and run again; or {dropped}"
         f"`reset` with {table_option(change.table)}: only that is read again",
     )

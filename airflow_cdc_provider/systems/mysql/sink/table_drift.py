@@ -83,11 +83,12 @@ class TableLooks:
 
     def require_as_planned(self, plan: TablePlan) -> None:
         """Refuse a sink table that is not as planned; it cannot be altered until the commit."""
-        table, now_s = plan.sink_table, time.monotonic()
+        # by the source's table: what is right for one may not be for others that share the sink's
+        table, now_s = plan.schema.table, time.monotonic()
         if now_s - self._looked_s.get(table, -_FRESH_S) < _FRESH_S:
             return
         with missing_as_drift(self._session, plan):
-            self._session.rows(f"SELECT 1 FROM {quote_table(table)} LIMIT 0")
+            self._session.rows(f"SELECT 1 FROM {quote_table(plan.sink_table)} LIMIT 0")
         require_as_planned(self._session, self._owner, [plan])
         self._looked_s[table] = now_s
 
@@ -104,8 +105,9 @@ def _drifted(
         if there is None:
             yield TableDrift.gone(plan.schema.table, table)
             continue
-        differing = mismatches(plan.target, there)
+        differing = mismatches(plan.target, there, is_shared=plan.shard is not None)
         texts = [str(each) for each in differing if not (is_edge and each.is_loud)]
         texts += [firing_text(firing[table])] if table in firing else []
         if texts:
-            yield TableDrift(plan.schema.table, table, "; ".join(texts))
+            is_shared = plan.shard is not None
+            yield TableDrift(plan.schema.table, table, "; ".join(texts), is_shared=is_shared)

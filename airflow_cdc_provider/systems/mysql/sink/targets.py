@@ -7,9 +7,13 @@ pipelines that come at once one is refused. The claim is made in a transaction t
 pipeline's generation, and it is given back under a generation too; what wrote before that is
 fenced. So a table that changes hands has no writer left behind.
 
+Several tables of one pipeline may share a table of the sink: then the claim is that of all of them
+(see `target_shards`).
+
 A table that nobody owns may hold rows that came from elsewhere. They would go with the first
 split, so such a table is refused, unless the pipeline's own ledger or plan says that the rows are
-its own, or the pipeline file says to replace them.
+its own, or the pipeline file says to replace them. In a shared table that the pipeline owns only
+rows of the shard that comes are looked for.
 """
 
 from __future__ import annotations
@@ -22,9 +26,9 @@ from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.topology import Topology
-from airflow_cdc_provider.engine.sink.port import Owner, TargetConflict
+from airflow_cdc_provider.engine.sink.port import Copied, Owner, TargetConflict
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink import ledger
+from airflow_cdc_provider.systems.mysql.sink import ledger, target_shards
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     LEDGER,
     create_ledger,
@@ -35,10 +39,12 @@ from airflow_cdc_provider.systems.mysql.sink.marker_rows import create_marker
 from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.stopped_rows import stopped_tables
-
-_Name = tuple[str, str]
-"""Database and table, as the sink compares them."""
-
+from airflow_cdc_provider.systems.mysql.sink.target_shards import (
+    SHARDS_SINCE,
+    Shard,
+    SinkName,
+    name_is,
+)
 
 _CHANGES_SINCE = 5
 """The version of the ledger that remembers changes of definitions and stopped tables."""
@@ -97,21 +103,22 @@ class MySqlTargets:
         where = self._claims()
         if not where:
             return ()
-        rows = self._session.rows(
-            " UNION ".join(
-                f"SELECT source_table, sink_table FROM {LEDGER}.{claims} WHERE {self._mine}"
-                for claims in where
-            )
-            + " ORDER BY source_table, sink_table"
-        )
-        return tuple((TableId.parse(source), TableId.parse(sink)) for source, sink in rows)
+        queries = [
+            f"SELECT source_table, sink_table FROM {LEDGER}.{claims} WHERE {self._mine}"
+            for claims in where
+        ]
+        if self._knows_shards():
+            queries[0] = target_shards.routes_query(self._owner)
+        rows = self._session.rows(" UNION ".join(queries))
+        return tuple(sorted((TableId.parse(source), TableId.parse(sink)) for source, sink in rows))
 
     def conflicts(
-        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+        self, plans: Sequence[TablePlan], *, known: Collection[Copied] = ()
     ) -> tuple[TargetConflict, ...]:
         """Return why the plans' tables may not be written to: another owner, or unknown rows.
 
-        `known` are tables whose rows are known to be this pipeline's.
+        `known` are tables whose rows are known to be this pipeline's: the sink table's, or where it
+        is shared those of the source table.
         """
         where = self._claims()
         holders = self._holders(plans, where)
@@ -121,7 +128,7 @@ class MySqlTargets:
         self,
         plans: Sequence[TablePlan],
         *,
-        known: Collection[TableId] = (),
+        known: Collection[Copied] = (),
         replace_rows: bool = False,
     ) -> tuple[TableId, ...]:
         """Claim the plans' sink tables, all or none; return those taken with unknown rows.
@@ -135,17 +142,22 @@ class MySqlTargets:
         )
 
     def _claim(
-        self, plans: Sequence[TablePlan], known: Collection[TableId], *, replace_rows: bool
+        self, plans: Sequence[TablePlan], known: Collection[Copied], *, replace_rows: bool
     ) -> tuple[TableId, ...]:
         """Claim the plans' sink tables within a transaction that holds the generation."""
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
         mine = [each for each in self._holders(plans, _CLAIMS) if self._is_mine(each[1])]
         # in one order for all pipelines, or two could wait for each other
-        for plan in sorted(plans, key=lambda plan: self._name(plan.sink_table)):
+        for plan in sorted(
+            plans, key=lambda plan: (self._name(plan.sink_table), plan.schema.table)
+        ):
             self._insert(plan)
         after = self._holders(plans, _CLAIMS, lock="FOR UPDATE")
         others = [each for each in after if not self._is_mine(each[1])]
         found = self._judged(plans, [*mine, *others], known, has_ledger=True)
+        names = {self._name(plan.sink_table) for plan in plans}
+        shards = {self._shard(plan) for plan in plans if plan.shard}
+        target_shards.claim_shards(self._session, self._owner, shards, names)
         refused = [each for each in found if each.pipeline or not replace_rows]
         if refused:
             raise RefusedError(
@@ -154,14 +166,17 @@ class MySqlTargets:
                 risk="rows that are not this pipeline's would be deleted; nothing was changed",
                 remedy="; ".join(dict.fromkeys(conflict.remedy for conflict in refused)),
             )
-        return tuple(conflict.table for conflict in found)
+        return tuple(dict.fromkeys(conflict.table for conflict in found))
 
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
         """Delete the pipeline's claims on all tables except those of `keep`; their rows stay."""
         kept = {self._name(plan.sink_table) for plan in keep}
+        shards = {self._shard(plan) for plan in keep}
 
         def give_back() -> None:
             ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
+            if self._knows_shards():
+                target_shards.release_shards(self._session, self._owner, shards)
             for claims in self._claims():
                 for database, table in self._session.rows(
                     f"SELECT database_name, table_name FROM {LEDGER}.{claims} WHERE {self._mine}"
@@ -169,7 +184,7 @@ class MySqlTargets:
                     if (database, table) not in kept:
                         self._session.execute(
                             f"DELETE FROM {LEDGER}.{claims} WHERE {self._mine} "
-                            f"AND {_is((database, table))}"
+                            f"AND {name_is((database, table))}"
                         )
 
         self._session.transaction(give_back)
@@ -197,7 +212,7 @@ class MySqlTargets:
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
         where = self._claims()
         for table in tables:
-            name = _is(self._name(table))
+            name = name_is(self._name(table))
             holders = {
                 str(row[0])
                 for claims in where
@@ -243,9 +258,13 @@ class MySqlTargets:
             return ()
         return _CLAIMS if version >= _EDGES_SINCE else _CLAIMS[:1]
 
+    def _knows_shards(self) -> bool:
+        """Tell whether the ledger has shards."""
+        return ledger_version(self._session) >= SHARDS_SINCE
+
     def _holders(
         self, plans: Sequence[TablePlan], where: Sequence[str], *, lock: str = ""
-    ) -> Sequence[tuple[_Name, _Holder]]:
+    ) -> Sequence[tuple[SinkName, _Holder]]:
         """Return the owners of the plans' sink tables, as far as `where` has claims on them."""
         names = sorted({self._name(plan.sink_table) for plan in plans})
         if not names:
@@ -256,7 +275,7 @@ class MySqlTargets:
             rows = self._session.rows(
                 f"SELECT database_name, table_name, pipeline, source_table, {topology} "
                 f"FROM {LEDGER}.{claims} "
-                f"WHERE {' OR '.join(f'({_is(name)})' for name in names)} {lock}"
+                f"WHERE {' OR '.join(f'({name_is(name)})' for name in names)} {lock}"
             )
             found += [((row[0], row[1]), _Holder(*row[2:])) for row in rows]
         return found
@@ -264,35 +283,52 @@ class MySqlTargets:
     def _judged(
         self,
         plans: Sequence[TablePlan],
-        holders: Sequence[tuple[_Name, _Holder]],
-        known: Collection[TableId],
+        holders: Sequence[tuple[SinkName, _Holder]],
+        known: Collection[Copied],
         *,
         has_ledger: bool,
     ) -> tuple[TargetConflict, ...]:
         """Return the conflicts of the plans' tables: claimed by others, or with unknown rows."""
-        found = []
+        found: dict[SinkName | Shard, TargetConflict] = {}
         existing = self._existing(plans)
-        by_name: dict[_Name, list[_Holder]] = {}
+        by_name: dict[SinkName, list[_Holder]] = {}
         for name, holder in holders:
             by_name.setdefault(name, []).append(holder)
+        owned = {self._name(sink) for _, sink in known}
+        owned |= {n for n, held in by_name.items() if any(self._is_mine(each) for each in held)}
+        shards = {(self._name(sink), str(source)) for source, sink in known}
+        if any(plan.shard for plan in plans) and self._knows_shards():
+            shards |= target_shards.claimed_shards(self._session, self._owner)
+        unknown = []
         for plan in plans:
-            held = by_name.get(self._name(plan.sink_table), [])
-            if strange := [each for each in held if not self._may_share(each)]:
-                found.append(_taken(plan, strange[0]))
-                continue
-            if any(self._is_mine(each) for each in held):
-                continue
-            if plan.sink_table in known or self._name(plan.sink_table) not in existing:
-                continue
-            source = plan.schema.table
-            ours = has_ledger and ledger.holds_rows(self._session, self._owner, source)
-            if not ours and self._session.rows(
-                f"SELECT 1 FROM {quote_table(plan.sink_table)} LIMIT 1"
+            name = self._name(plan.sink_table)
+            strange = [each for each in by_name.get(name, ()) if not self._may_share(each)]
+            if strange:
+                found.setdefault(name, _taken(plan, strange[0]))
+            # rows of a shard are not known by the claim on its table, which may be older
+            elif (name in owned if plan.shard is None else self._shard(plan) in shards) or (
+                has_ledger and ledger.holds_rows(self._session, self._owner, plan.schema.table)
             ):
-                found.append(_filled(plan))
-        return tuple(found)
+                owned.add(name)
+            elif name in existing:
+                unknown.append(plan)
+        for plan in unknown:
+            name = self._name(plan.sink_table)
+            is_owned = name in owned
+            if name not in found and self._holds_rows(plan, is_owned=is_owned):
+                found[self._shard(plan) if is_owned else name] = _filled(plan, is_owned=is_owned)
+        return tuple(found.values())
 
-    def _existing(self, plans: Sequence[TablePlan]) -> set[_Name]:
+    def _holds_rows(self, plan: TablePlan, *, is_owned: bool) -> bool:
+        """Tell whether a sink table has rows that may not be the plan's.
+
+        In one that the pipeline owns these are only those that the plan's would replace.
+        """
+        if is_owned:
+            return target_shards.holds_own_rows(self._session, plan)
+        return bool(self._session.rows(f"SELECT 1 FROM {quote_table(plan.sink_table)} LIMIT 1"))
+
+    def _existing(self, plans: Sequence[TablePlan]) -> set[SinkName]:
         """Return the names of all tables in the databases of the plans' sink tables."""
         databases = sorted({literal(plan.sink_table.database) for plan in plans})
         if not databases:
@@ -312,16 +348,15 @@ class MySqlTargets:
         is_edge = self._edge is not None and holder.topology == self._edge.name
         return is_edge or self._is_mine(holder)
 
-    def _name(self, table: TableId) -> _Name:
+    def _shard(self, plan: TablePlan) -> Shard:
+        """Return a plan's sink table and its source table, as a claim."""
+        return self._name(plan.sink_table), str(plan.schema.table)
+
+    def _name(self, table: TableId) -> SinkName:
         """Return a table's name as the sink compares names: in lower case if it folds them."""
         if self._folds:
             return table.database.lower(), table.table.lower()
         return table.database, table.table
-
-
-def _is(name: _Name) -> str:
-    """Return the condition that picks a sink table's claim."""
-    return f"database_name = {literal(name[0])} AND table_name = {literal(name[1])}"
 
 
 def _taken(plan: TablePlan, holder: _Holder) -> TargetConflict:
@@ -335,12 +370,20 @@ def _taken(plan: TablePlan, holder: _Holder) -> TargetConflict:
     )
 
 
-def _filled(plan: TablePlan) -> TargetConflict:
+def _filled(plan: TablePlan, *, is_owned: bool) -> TargetConflict:
     """Return the conflict of a sink table that holds rows of unknown origin."""
+    shard = plan.shard
+    if shard is None:
+        rows, way = "rows", "all of its rows replaced by the source's"
+    else:
+        own = f"rows with {shard.name} = {shard.constant!r}"
+        rows, way = own if is_owned else "rows", f"the {own} replaced by the source's; others stay"
+    ways = "delete them" if is_owned else "empty or rename the table"
     return TargetConflict(
         table=plan.sink_table,
         pipeline="",
-        text=f"{plan.sink_table} holds rows, and nothing says that this pipeline wrote them",
-        remedy="empty or rename the table, route elsewhere, or write `existing_rows: replace` "
-        "under sink to have all of its rows replaced by the source's",
+        text=f"{plan.sink_table} holds {rows}, and nothing says that this pipeline wrote them",
+        remedy=f"{ways}, route elsewhere, or write `existing_rows: replace` under sink to have "
+        f"{way}",
+        is_shared=shard is not None,
     )

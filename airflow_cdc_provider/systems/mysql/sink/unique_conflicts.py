@@ -7,6 +7,9 @@ the split: its own range comes later, and then it is right, or it is not at the 
 request that ends before that reads it by its key. Outside, nobody would bring it back, and the
 request is refused.
 
+A table that several of the source share has no unique keys. If somebody has just added one, no row
+of another shard is deleted for it: such a row is an error.
+
 Only keys over whole columns with values of their own are looked at. What another key stands
 against (a prefix, an expression, a generated column) the server refuses when the row is inserted.
 """
@@ -25,7 +28,7 @@ from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quo
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import Column
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal, range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, of_shard, range_predicate
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
 
@@ -62,9 +65,10 @@ def free_unique_values(
     A holder elsewhere, or in one of the ranges that are to be `kept`, is an error.
     """
     freed: list[pa.Table] = []
-    names = plan.target.primary_key
+    names = _names_of_ranges(plan)
     keys = _listed(key_columns(plan.target))
-    may_go = f"({_in_one_of(names, within)}) AND NOT ({_in_one_of(names, kept)})"
+    inside = f"({_in_one_of(names, within)}) AND NOT ({_in_one_of(names, kept)})"
+    may_go = of_shard(plan.shard, inside)
     table = quote_table(plan.sink_table)
     for index in _unique_indexes(session, plan):
         for values in _values(session, rows, index):
@@ -72,7 +76,7 @@ def free_unique_values(
             look = f"SELECT {keys} FROM {table} WHERE {held} AND NOT ({may_go}) LIMIT 1"
             if found := session.rows(look):
                 raise _refused(session, plan.sink_table, index, found[0])
-            gone = keys_where(session, plan, f"{held} AND {may_go} FOR UPDATE")
+            gone = keys_where(session, plan, f"{held} AND {may_go}", "FOR UPDATE")
             if gone.num_rows:
                 session.execute(f"DELETE FROM {table} WHERE {held} AND {may_go}")
                 freed.append(gone)
@@ -83,6 +87,14 @@ def free_unique_values(
                     gone.num_rows,
                 )
     return freed
+
+
+def _names_of_ranges(plan: TablePlan) -> tuple[str, ...]:
+    """Return the sink's columns that ranges of the source's key are over."""
+    if plan.shape.is_identity:
+        return plan.target.primary_key
+    at_sink = plan.shape.names_of(plan.schema)
+    return tuple(at_sink[name] for name in plan.schema.primary_key)
 
 
 def _in_one_of(key: Sequence[str], ranges: Sequence[KeyRange]) -> str:

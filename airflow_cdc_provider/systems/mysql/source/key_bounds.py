@@ -32,9 +32,11 @@ from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange, bounding
 from airflow_cdc_provider.core.split_planner import DensityProbe, Stretch, even_step
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import OutputColumn
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     behind_predicate,
     by_key,
+    of_shard,
     range_predicate,
     split_predicate,
 )
@@ -210,9 +212,14 @@ def key_at(
     columns: Sequence[str],
     keys: KeyRange,
     offset: int,
+    shard: OutputColumn | None = None,
 ) -> Key | None:
-    """Return the key `offset` rows into the range in index order, None beyond its end."""
-    return _first(connection, schema, columns, range_predicate(columns, keys), offset)
+    """Return the key `offset` rows into the range in index order, None beyond its end.
+
+    Only rows of `shard` are counted where the table is shared.
+    """
+    condition = of_shard(shard, range_predicate(columns, keys))
+    return _first(connection, schema, columns, condition, offset)
 
 
 def _first(

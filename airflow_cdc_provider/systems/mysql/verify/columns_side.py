@@ -15,10 +15,10 @@ from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.table_schema import Column, TypeKind
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, mysql_type
-from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, one_of, range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, of_shard, one_of, range_predicate
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, Role
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
-from airflow_cdc_provider.systems.mysql.verify.verify_text import float_bits, key_texts
+from airflow_cdc_provider.systems.mysql.verify.verify_text import float_bits, key_texts, plain_key
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_as_they_come
 from airflow_cdc_provider.systems.mysql.wire.text_values import select_expression
@@ -71,7 +71,8 @@ class MySqlColumnsSide:
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
         """Return the key of the row with this number in a range of keys; None beyond its end."""
-        return key_at(self._connection, self._read.table, self._read.key, keys, number)
+        read = self._read
+        return key_at(self._connection, read.table, read.key, keys, number, read.shard)
 
     def _as_compared(self, key: Key) -> Key:
         """Return a key as the server compares it."""
@@ -84,8 +85,9 @@ class MySqlColumnsSide:
         """Yield the rows that meet a condition, as they come from the server."""
         table, count = self._read.table, len(self._read.columns)
         decoder = TextDecoder(table, self._columns, ZeroDates.TEXT)
-        hint = f" {by_key(table)}" if self._read.key == table.primary_key else ""
-        sql = f"SELECT {self._selected} FROM {quote_table(table.table)}{hint} WHERE {condition}"
+        hint = f" {by_key(table)}" if self._read.is_by_primary_key else ""
+        own = of_shard(self._read.shard, condition)
+        sql = f"SELECT {self._selected} FROM {quote_table(table.table)}{hint} WHERE {own}"
         raw = RawConnection(self._connection, role=self._role)
         for chunk in chunks_as_they_come(raw, sql, decoder):
             rows = decoder.to_arrow(chunk)
@@ -96,11 +98,13 @@ def _key_columns(own: ColumnsRead, other: ColumnsRead) -> Iterator[_KeyColumn]:
     """Yield how each column of a key is read and looked up."""
     columns = [own.table.column(name) for name in own.key]
     texts = key_texts([(c, other.table.column(n)) for c, n in zip(columns, other.key, strict=True)])
-    for column, text in zip(columns, texts, strict=True):
-        name, selected = quote_identifier(column.name), select_expression(column)
+    others = map(other.table.column, other.key)
+    for column, text, there in zip(columns, texts, others, strict=True):
+        name = quote_identifier(column.name)
         if own.plain_key:
+            selected = plain_key(column, there, select_expression(column))
             yield _KeyColumn(column, selected, name, is_float=False)
         elif column.type.kind is TypeKind.FLOAT:
-            yield _KeyColumn(column, selected, text, is_float=True)
+            yield _KeyColumn(column, select_expression(column), text, is_float=True)
         else:
             yield _KeyColumn(Column(column.name, _TEXT), text, text, is_float=False)

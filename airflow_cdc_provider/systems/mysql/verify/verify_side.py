@@ -28,10 +28,12 @@ from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import OutputColumn
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     by_key,
     chosen_predicate,
     living,
+    of_shard,
     one_of,
     range_predicate,
 )
@@ -58,6 +60,8 @@ class MySqlRowCounts:
     role: Role
     flag: str = ""
     """The column that is 1 in rows that are marked as deleted; empty: there are none."""
+    shard: OutputColumn | None = None
+    """The column by which the table is shared, and its rows' value; None: it is not shared."""
 
     @property
     def table(self) -> TableId:
@@ -66,7 +70,7 @@ class MySqlRowCounts:
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
         """Return the number of rows in a range of keys, or of the chosen ones, at most `most`."""
-        inside = range_predicate(self.key, keys)
+        inside = of_shard(self.shard, range_predicate(self.key, keys))
         rows = f"FROM {quote_table(self.table)} {by_key(self.schema)} WHERE {inside}"
         if chosen is not None:
             inside = f"{inside} AND {chosen_predicate(chosen)}"
@@ -260,12 +264,20 @@ class MySqlVerifySide:
         found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
         return found.get(table)
 
-    def counts(self, table: TableSchema, key: tuple[str, ...], *, flag: str = "") -> MySqlRowCounts:
+    def counts(
+        self,
+        table: TableSchema,
+        key: tuple[str, ...],
+        *,
+        flag: str = "",
+        shard: OutputColumn | None = None,
+    ) -> MySqlRowCounts:
         """Return a table of this side, to count its rows by ranges of its key.
 
-        Rows that are marked as deleted, by the column `flag`, are not counted.
+        Rows that are marked as deleted, by the column `flag`, are not counted, nor are those of
+        other shards than `shard`.
         """
-        return MySqlRowCounts(self.connection, table, key, self.role, flag)
+        return MySqlRowCounts(self.connection, table, key, self.role, flag, shard)
 
     def table(self, pair: TablePair) -> MySqlTableSide:
         """Return this side's table of a pair, with the SQL expressions to compare it by."""

@@ -100,7 +100,7 @@ def test_rows_that_are_not_known_are_refused_or_told(tables: Tables) -> None:
     with closing(targets_of(tables, "one")) as one:
         with pytest.raises(RefusedError, match="t holds rows"):
             one.claim(plans)
-        assert one.conflicts(plans, known={plans[0].sink_table}) == ()
+        assert one.conflicts(plans, known={(plans[0].schema.table, plans[0].sink_table)}) == ()
         assert one.claim(plans, replace_rows=True) == (plans[0].sink_table,)
         assert one.claim(plans) == ()
 
