@@ -225,8 +225,8 @@ class NoteKind(StrEnum):
     THROTTLED = "throttled"
     """The limits under which the owner hands out splits now, and why it hands out none; empty
     while it reads none."""
-    HIDDEN = "hidden"
-    """The columns of each table that is not copied as it is, also of those that are gone by now."""
+    CHOSEN = "chosen"
+    """The columns of each table that is filtered or copied in part, also of those that are gone."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

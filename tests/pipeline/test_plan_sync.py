@@ -16,6 +16,7 @@ from airflow_cdc_provider.pipeline.steps import converging, new_table_watch
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.plan_sync import is_copy_of
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
+from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.table_membership import add_tables, reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
@@ -210,13 +211,18 @@ def test_a_masked_table_that_gets_another_name_is_not_copied_unmasked(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, *, is_continuous: bool
 ) -> None:
     monkeypatch.setattr(new_table_watch, "LOOK_EVERY_S", 0.5)
-    masked = f'tables:\n  "{shop.database}.orders":\n    columns: {{mask: {{note: null}}}}\n'
-    shop.path.write_text(shop.path.read_text() + masked)
+    masked = f'  "{shop.database}.orders": {{columns: {{mask: {{code: null}}}}}}\n'
+    masked += f'  "{shop.database}.some": {{where: "n > 1"}}\n'
+    shop.path.write_text(f"{shop.path.read_text()}tables:\n{masked}")
+    shop.at_source("CREATE TABLE some (id INT PRIMARY KEY, n INT)")
     later(shop, "other")
     synced(shop)
 
     def change() -> None:
-        shop.at_source("CREATE TABLE copied (PRIMARY KEY (id)) AS SELECT *, 1 AS more FROM orders")
+        shop.at_source("CREATE TABLE copied (PRIMARY KEY (id)) AS SELECT id, code FROM orders")
+        shop.at_source("CREATE TABLE less LIKE some")
+        for statement in ("orders ADD COLUMN z INT", "orders DROP COLUMN note", "some ADD z INT"):
+            shop.at_source(f"ALTER TABLE {statement}")
         shop.at_source("RENAME TABLE orders TO former")
         later(shop, "fit")
 
@@ -227,18 +233,18 @@ def test_a_masked_table_that_gets_another_name_is_not_copied_unmasked(
             wait_until(lambda: {"fit"} <= copied(shop))
     else:
         change()
-    synced(shop)
+    for _ in range(2):
+        synced(shop)
     run = shop.run()
-    assert copied(shop) - {"orders"} == {"other", "fit"}
+    assert copied(shop) - {"orders"} == {"other", "fit", "some"}
+    held = [f"{shop.database}.{name}" for name in ("copied", "former", "less")]
     said = [event.text for event in run.store.events(run.name) if "is not added" in event.text]
-    assert {each.split()[0] for each in said} == {
-        f"{shop.database}.{n}" for n in ("copied", "former")
-    }
-    assert all(
-        f"all columns of {shop.database}.orders, which is not copied" in each for each in said
-    )
-    found = [each.subject for each in check(run).findings if each.code == "table.shown"]
-    assert found == [f"{shop.database}.copied", f"{shop.database}.former"]
+    assert {each.split()[0] for each in said} == {*held}
+    found = {f.subject: f.observed for f in check(run).findings if f.code == "table.shown"}
+    section = f"{shop.database}.orders"
+    assert list(found) == held
+    assert found[held[0]].startswith(f"code is masked or left out by the section {section}")
+    assert found[held[2]].startswith(f"it has all columns of {shop.database}.some, which")
     assert shop.sink_rows("SHOW TABLES LIKE 'former'") == []
     named = f'  "{shop.database}.copied": {{}}\n'
     shop.path.write_text(shop.path.read_text() + named)
@@ -421,6 +427,22 @@ def test_a_server_that_goes_away_between_two_streams_is_waited_for(
         assert next(tries) == 4, over
         synced(shop)
     assert at_sink(shop, "later") == at_source(shop, "later")
+
+
+def test_where_the_sink_was_lost_no_table_comes_that_shows_what_is_masked(shop: Shop) -> None:
+    masked = f'  "{shop.database}.orders": {{columns: {{exclude: [code]}}}}\n'
+    shop.path.write_text(f"{shop.path.read_text()}tables:\n{masked}")
+    run = shop.run()
+    synced(shop)
+    shop.at_source("CREATE TABLE copied AS SELECT id, code FROM orders")
+    later(shop)
+    forget(shop, run)
+    synced(shop)
+    assert copied(shop) == {"orders", "later"}
+    reset(run)
+    give_back(run)
+    synced(shop)
+    assert copied(shop) == {"orders", "later"}
 
 
 def forget(shop: Shop, run: Run) -> None:

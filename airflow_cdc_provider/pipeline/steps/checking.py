@@ -46,11 +46,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     follows_file,
     require_unchanged,
 )
-from airflow_cdc_provider.pipeline.steps.hidden_columns import (
-    SHOWN_FIX,
-    HiddenColumns,
-    shows_text,
-)
+from airflow_cdc_provider.pipeline.steps.hidden_columns import SHOWN_FIX, HiddenColumns
 from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, recording_attempt
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
@@ -387,7 +383,7 @@ def _shown(run: Run, captured: Captured, late: Collection[TableId]) -> Iterator[
                 PipelineCode.TABLE_SHOWN,
                 Level.WARN,
                 str(table),
-                shows_text(shown),
+                shown,
                 "a section for each table that hides something",
                 "it is not copied by itself" if table in late else "it is copied as it is",
                 SHOWN_FIX,

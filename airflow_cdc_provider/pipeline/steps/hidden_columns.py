@@ -1,7 +1,9 @@
-"""Tables that look like one whose columns the file hides, and that no section of it picks.
+"""Tables that would show what the file hides of another one, and that no section of it picks.
 
-Sections go by name. A table that gets another name, or is made by `CREATE TABLE ... AS SELECT *`,
-has all the columns of the one that it was, and would come with what is masked or left out there.
+Sections go by name. A table that gets another name, or is made by `CREATE TABLE ... AS SELECT` of
+another one, would come with what is masked or left out there. It is known by the names of such
+columns. Of a table that is filtered, or of which the file names the columns that are copied, no
+such names are known: one is taken for its copy that has all columns which it had all the time.
 """
 
 from __future__ import annotations
@@ -19,25 +21,21 @@ from airflow_cdc_provider.pipeline.steps.tables import Captured
 SHOWN_FIX = "give it a section of `tables`, or name it in source.tables"
 
 
-def shows_text(subject: str) -> str:
-    """Return what speaks against a table with the columns of one that is not copied as it is."""
-    return f"it has all columns of {subject}, which is not copied as it is, and no section picks it"
+def note_chosen(run: Run) -> None:
+    """Note the columns of the plan's tables that are filtered or copied in part.
 
-
-def note_hidden(run: Run) -> None:
-    """Note the columns of the plan's tables that are not copied as they are.
-
-    Those of tables that are gone by now stay noted: another one may have them.
+    Those of tables that are gone by now stay noted: another one may have them. Of one that was
+    altered those are noted that it had before, too.
     """
     folds = (origin := run.store.origin(run.name)) is not None and origin.names_fold_case
-    before = _noted(run)
-    now = {
-        str(state.table): sorted(column.name.lower() for column in state.plan.schema.columns)
-        for state in run.store.tables(run.name)
-        if _hides(run.model.shape_of(state.table, ignore_case=folds))
-    }
+    before, now = _noted(run), {}
+    for state in run.store.tables(run.name):
+        name = str(state.table)
+        columns = {column.name.lower() for column in state.plan.schema.columns}
+        if _chooses(run.model.shape_of(state.table, ignore_case=folds)):
+            now[name] = sorted(columns.intersection(before.get(name, columns)) or columns)
     if before != (noted := {**before, **now}):
-        run.store.keep_note(run.name, NoteKind.HIDDEN, noted)
+        run.store.keep_note(run.name, NoteKind.CHOSEN, noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +46,55 @@ class HiddenColumns:
     captured: Captured
 
     def shown_by(self, plan: TablePlan) -> str:
-        """Return whose columns a table would show that no section picks; empty if none's."""
+        """Return why a table that no section picks would show what is hidden; empty if it does not.
+
+        A table that the file names exactly is one that a person wants as it is.
+        """
         table, model = plan.schema.table, self.run.model
         is_named = any(p.is_exact and p.matches(table) for p in model.source.patterns)
         if is_named or name_in(model.tables, table, ignore_case=self._folds) is not None:
             return ""
-        columns = {column.name.lower() for column in plan.schema.columns}
-        return next((name for name, hidden in self._hidden() if columns.issuperset(hidden)), "")
+        columns = {column.name.lower(): column.name for column in plan.schema.columns}
+        for name, section in model.tables.items():
+            if found := _hidden(section.shape).intersection(columns):
+                shown = columns[min(found)]
+                return (
+                    f"{shown} is masked or left out by the section {name}, and no section picks it"
+                )
+        for name, chosen in self._chosen():
+            if columns.keys() >= {*chosen}:
+                what = f"it has all columns of {name}, which is copied in part"
+                return f"{what}, and no section picks it"
+        return ""
 
     @property
     def _folds(self) -> bool:
         """Tell whether the source ignores case when it compares names."""
         return self.captured.names_fold_case
 
-    def _hidden(self) -> Iterator[tuple[str, Collection[str]]]:
-        """Yield the tables that are not copied as they are, with their columns in lower case."""
+    def _chosen(self) -> Iterator[tuple[str, Collection[str]]]:
+        """Yield the tables that are filtered or copied in part, with their columns."""
         for plan in self.captured.plans:
-            if _hides(self.run.model.shape_of(plan.schema.table, ignore_case=self._folds)):
+            if _chooses(self.run.model.shape_of(plan.schema.table, ignore_case=self._folds)):
                 yield str(plan.schema.table), [each.name.lower() for each in plan.schema.columns]
         for name, columns in _noted(self.run).items():
             table = TableId.parse(name)
-            if _hides(self.run.model.shape_of(table, ignore_case=self._folds)):
+            if _chooses(self.run.model.shape_of(table, ignore_case=self._folds)):
                 yield name, columns
 
 
 def _noted(run: Run) -> Mapping[str, list[str]]:
     """Return the noted columns of tables."""
-    note = run.store.note(run.name, NoteKind.HIDDEN)
+    note = run.store.note(run.name, NoteKind.CHOSEN)
     return {} if note is None else note.form
 
 
-def _hides(shape: TableShape) -> bool:
-    """Tell whether the sink does not get all values of all rows."""
-    masks = any(each.mask is not None for each in shape.columns)
-    return masks or bool(shape.left_out) or not shape.takes_others or shape.where is not None
+def _hidden(shape: TableShape) -> frozenset[str]:
+    """Return the columns of which the sink does not get the values, in lower case."""
+    masked = (each.source for each in shape.columns if each.mask is not None)
+    return frozenset(name.lower() for name in (*masked, *shape.left_out))
+
+
+def _chooses(shape: TableShape) -> bool:
+    """Tell whether the sink gets a part of the rows, or named columns alone."""
+    return not shape.takes_others or shape.where is not None

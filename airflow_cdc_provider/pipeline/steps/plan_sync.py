@@ -30,11 +30,7 @@ from airflow_cdc_provider.core.shards import clashes
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, follows_file, picked_anew
-from airflow_cdc_provider.pipeline.steps.hidden_columns import (
-    SHOWN_FIX,
-    HiddenColumns,
-    shows_text,
-)
+from airflow_cdc_provider.pipeline.steps.hidden_columns import SHOWN_FIX, HiddenColumns
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
 from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
@@ -120,7 +116,7 @@ def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[Ta
             _, what, _ = captured.unfit[table]
             _tell_once(run, table, what)
         elif shown := hidden.shown_by(plans[table]):
-            _tell_once(run, table, f"{shows_text(shown)}; {SHOWN_FIX}, or `add` it as it is")
+            _tell_once(run, table, f"{shown}; {SHOWN_FIX}, or `add` it as it is")
         elif clash := next(clashes([*others, one]), None):
             _tell_once(run, table, clash.what)
         else:

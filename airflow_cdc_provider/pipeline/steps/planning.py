@@ -56,7 +56,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     picked_anew,
     require_unchanged,
 )
-from airflow_cdc_provider.pipeline.steps.hidden_columns import note_hidden
+from airflow_cdc_provider.pipeline.steps.hidden_columns import HiddenColumns, note_chosen
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
@@ -182,7 +182,7 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
         told = carry_out_table_requests(run, reach=reach)
         require_not_ended(run)  # unless what was asked has mended it
         found = _planned(run, reach)
-        note_hidden(run)
+        note_chosen(run)
         return replace(found, changed=(*told, *found.changed))
 
 
@@ -326,6 +326,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     """Make a new plan: claim and create the sink's tables, and store the plan."""
     # refused and claimed first: a table that is refused leaves the plan there is as it was
     require_columns(run, found.captured, found.captured.unfit)
+    found = _without_shown(run, found)
     _require_copyable(run, found.tables)
     require_empty(run, found.tables)
     with closing(open_table_builder(run, found.tables)) as builder:
@@ -361,6 +362,20 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
         handed_off=stream is not None,
         created=created,
     )
+
+
+def _without_shown(run: Run, found: _Found) -> _Found:
+    """Leave out tables that no run would add, because they show what is hidden of others.
+
+    A pipeline's first plan has them: `check` says so before it.
+    """
+    planned = {state.table for state in run.store.tables(run.name)}
+    if not planned:
+        return found
+    hidden = HiddenColumns(run, found.captured)
+    later = (plan for plan in found.tables if plan.schema.table not in planned)
+    shown = [plan.schema.table for plan in later if hidden.shown_by(plan)]
+    return replace(found, captured=found.captured.without(shown))
 
 
 def _keeps_rows(run: Run) -> bool:
