@@ -191,6 +191,8 @@ class TargetConflict:
     """Who owns it; empty if nobody does, and it holds rows."""
     text: str
     remedy: str
+    is_shared: bool = False
+    """Several tables of the source may go there: only rows of theirs would be replaced."""
 
 
 class Targets(Protocol):

@@ -75,6 +75,7 @@ from airflow_cdc_provider.state.desired_state import what_of
 log = logging.getLogger(__name__)
 
 _REPLACED = "the snapshot replaces all rows there are"
+_SHARDS_REPLACED = "the snapshot replaces the rows of its shards; those of no shard stay"
 _KEPT = "they are taken for the source's as of stream.start; nobody looks whether they are"
 _LEFT = "no rows are read, and rows that are not the source's would stay"
 
@@ -499,7 +500,7 @@ def _targets(
         )
         return
     policy = run.model.sink.existing_rows
-    keeps, is_refused = policy == "keep", policy == "refuse"
+    is_refused = policy == "refuse"
     for conflict in conflicts:
         if conflict.pipeline:
             yield Finding(
@@ -518,9 +519,18 @@ def _targets(
                 str(conflict.table),
                 conflict.text,
                 "an empty table, or one of this pipeline",
-                _KEPT if keeps else _LEFT if run.model.stream.starts_at else _REPLACED,
+                _fate_of_rows(run, conflict),
                 _way_out(run, conflict) if is_refused else "",
             )
+
+
+def _fate_of_rows(run: Run, conflict: TargetConflict) -> str:
+    """Return what becomes of rows of unknown origin if the table is taken."""
+    if run.model.sink.existing_rows == "keep":
+        return _KEPT
+    if run.model.stream.starts_at:
+        return _LEFT
+    return _SHARDS_REPLACED if conflict.is_shared else _REPLACED
 
 
 def _way_out(run: Run, conflict: TargetConflict) -> str:

@@ -133,7 +133,8 @@ class SinkSection(Section):
     existing_rows: Literal["refuse", "replace", "keep"] = Field(
         default="refuse",
         description="What becomes of rows that a table of the sink holds already when the pipeline "
-        "first takes it: refuse the table, or replace all of its rows by the source's. With a "
+        "first takes it: refuse the table, or replace all of its rows by the source's; of a table "
+        "that several share, the rows of its shards. With a "
         "`stream.start` but `after_snapshot`, `keep` takes them for the source's as of the start.",
     )
 

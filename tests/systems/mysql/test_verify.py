@@ -80,6 +80,34 @@ def test_equal_values_of_every_type_are_equal(
     assert report.tables[0].equal_rows == 4
 
 
+@DIGESTS
+@pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB])
+def test_a_sink_that_keeps_more_digits_of_a_second_has_the_same_keys_and_values(
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+    here: str,
+    there: str,
+    by_columns: bool,
+) -> None:
+    left, right = request.getfixturevalue(here), request.getfixturevalue(there)
+    databases = fresh_database(left), fresh_database(right)
+    for kind, own, wide in (("DATETIME", 0, 6), ("TIMESTAMP", 3, 6), ("TIME", 0, 3)):
+        pair = Pair(left, right, *databases, by_columns=by_columns)
+        pair.at_source(f"CREATE TABLE {{}} (id {kind}({own}) PRIMARY KEY, at {kind}({own}))")
+        pair.at_sink(f"CREATE TABLE {{}} (id {kind}({wide}) PRIMARY KEY, at {kind}({wide}))")
+        moments = [f"'2024-01-01 0{hour}:00:00'" for hour in range(4)]
+        rows = ", ".join(f"({each}, {each})" for each in moments)
+        pair.both(f"INSERT INTO {{}} VALUES {rows}")
+        assert pair.verify().equal
+        pair.at_sink(f"UPDATE {{}} SET at = '2024-01-01 01:00:00.{'0' * own}01' LIMIT 1")
+        pair.at_sink(
+            f"UPDATE {{}} SET id = '2024-01-01 03:00:00.{'0' * own}01' WHERE at = {moments[3]}"
+        )
+        (table,) = pair.verify(chunk_rows=2).tables
+        assert (table.different, table.missing, table.extra) == (1, 1, 1), (kind, table)
+        pair.both("DROP TABLE {}")
+
+
 def test_two_bytes_of_one_character_are_no_difference(pair: Pair) -> None:
     pair.both("CREATE TABLE {} (id INT PRIMARY KEY, v VARCHAR(9)) CHARACTER SET sjis")
     pair.at_source("INSERT INTO {} VALUES (1, _sjis x'433A5C74')")

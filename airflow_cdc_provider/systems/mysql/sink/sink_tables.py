@@ -10,9 +10,9 @@ triggers, cascades, and resets columns that are not written. It is used where th
 
 What a table has is looked at when the stream begins, and again behind each change of definition
 that it follows. In a table that several of the source share, another of them may get a column
-meanwhile, by a request or apart from the stream. That does no harm: rows of a table that lacks the
-column hold NULL there, whether they are replaced or updated, and one that has it begins anew with
-it. A unique key that not all of them have would do harm, as anywhere: it is drift, and refused.
+meanwhile, by a request or apart from the stream. That does no harm: rows of a table that has not
+had the column hold NULL there, whether they are replaced or updated, and one that gets it or drops
+it begins anew behind that. A unique key would do harm, as anywhere: it is drift, and refused.
 """
 
 from __future__ import annotations

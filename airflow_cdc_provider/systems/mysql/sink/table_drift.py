@@ -83,11 +83,12 @@ class TableLooks:
 
     def require_as_planned(self, plan: TablePlan) -> None:
         """Refuse a sink table that is not as planned; it cannot be altered until the commit."""
-        table, now_s = plan.sink_table, time.monotonic()
+        # by the source's table: what is right for one may not be for others that share the sink's
+        table, now_s = plan.schema.table, time.monotonic()
         if now_s - self._looked_s.get(table, -_FRESH_S) < _FRESH_S:
             return
         with missing_as_drift(self._session, plan):
-            self._session.rows(f"SELECT 1 FROM {quote_table(table)} LIMIT 0")
+            self._session.rows(f"SELECT 1 FROM {quote_table(plan.sink_table)} LIMIT 0")
         require_as_planned(self._session, self._owner, [plan])
         self._looked_s[table] = now_s
 

@@ -385,4 +385,5 @@ def _filled(plan: TablePlan, *, is_owned: bool) -> TargetConflict:
         text=f"{plan.sink_table} holds {rows}, and nothing says that this pipeline wrote them",
         remedy=f"{ways}, route elsewhere, or write `existing_rows: replace` under sink to have "
         f"{way}",
+        is_shared=shard is not None,
     )

@@ -7,8 +7,8 @@ the split: its own range comes later, and then it is right, or it is not at the 
 request that ends before that reads it by its key. Outside, nobody would bring it back, and the
 request is refused.
 
-Where the table is shared no row of another shard is deleted: one that holds such a value, by a key
-that does not begin with the shards' column, is an error.
+A table that several of the source share has no unique keys. If somebody has just added one, no row
+of another shard is deleted for it: such a row is an error.
 
 Only keys over whole columns with values of their own are looked at. What another key stands
 against (a prefix, an expression, a generated column) the server refuses when the row is inserted.
@@ -50,9 +50,6 @@ class UniqueIndex:
 
     name: str
     columns: tuple[Column, ...]
-    """Without the column that tells shards apart."""
-    is_of_shard: bool = False
-    """It has that column, too: its values are unique within a shard."""
 
 
 def free_unique_values(
@@ -76,8 +73,6 @@ def free_unique_values(
     for index in _unique_indexes(session, plan):
         for values in _values(session, rows, index):
             held = f"({_listed(index.columns)}) IN ({values})"
-            if index.is_of_shard:
-                held = of_shard(plan.shard, held)
             look = f"SELECT {keys} FROM {table} WHERE {held} AND NOT ({may_go}) LIMIT 1"
             if found := session.rows(look):
                 raise _refused(session, plan.sink_table, index, found[0])
@@ -139,18 +134,10 @@ def _unique_indexes(session: SinkSession, plan: TablePlan) -> list[UniqueIndex]:
         whole = column is not None and prefix is None
         found.setdefault(str(index), []).append(written.get(column.lower()) if whole else None)
     return [
-        _index(name, tuple(column for column in columns if column), plan.shape.shard)
+        UniqueIndex(name, tuple(column for column in columns if column is not None))
         for name, columns in found.items()
         if None not in columns and {column.name for column in columns if column} != own
     ]
-
-
-def _index(name: str, columns: tuple[Column, ...], shard: str) -> UniqueIndex:
-    """Return a unique key over columns of which one may be the one that tells shards apart."""
-    others = tuple(column for column in columns if column.name != shard)
-    if not others:
-        return UniqueIndex(name, columns)
-    return UniqueIndex(name, others, is_of_shard=len(others) < len(columns))
 
 
 def _listed(columns: Iterable[Column]) -> str:

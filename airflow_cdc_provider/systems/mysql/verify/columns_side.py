@@ -18,7 +18,7 @@ from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, m
 from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, of_shard, one_of, range_predicate
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, Role
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
-from airflow_cdc_provider.systems.mysql.verify.verify_text import float_bits, key_texts
+from airflow_cdc_provider.systems.mysql.verify.verify_text import float_bits, key_texts, plain_key
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_as_they_come
 from airflow_cdc_provider.systems.mysql.wire.text_values import select_expression
@@ -98,11 +98,13 @@ def _key_columns(own: ColumnsRead, other: ColumnsRead) -> Iterator[_KeyColumn]:
     """Yield how each column of a key is read and looked up."""
     columns = [own.table.column(name) for name in own.key]
     texts = key_texts([(c, other.table.column(n)) for c, n in zip(columns, other.key, strict=True)])
-    for column, text in zip(columns, texts, strict=True):
-        name, selected = quote_identifier(column.name), select_expression(column)
+    others = map(other.table.column, other.key)
+    for column, text, there in zip(columns, texts, others, strict=True):
+        name = quote_identifier(column.name)
         if own.plain_key:
+            selected = plain_key(column, there, select_expression(column))
             yield _KeyColumn(column, selected, name, is_float=False)
         elif column.type.kind is TypeKind.FLOAT:
-            yield _KeyColumn(column, selected, text, is_float=True)
+            yield _KeyColumn(column, select_expression(column), text, is_float=True)
         else:
             yield _KeyColumn(Column(column.name, _TEXT), text, text, is_float=False)

@@ -8,7 +8,8 @@ Two rows are the same when their texts are, whatever family, charset or column t
   and MySQL cuts the digits of one that meets other texts. -0 is 0, as for any other comparison;
 - texts as bytes of UTF-8, unless both sides keep them in one charset in which one text is always
   the same bytes (in `sjis` it is not: it has two backslashes);
-- temporals as the servers write them, zero and impossible dates included, in UTC;
+- temporals as the servers write them, zero and impossible dates included, in UTC; where one side
+  keeps more digits of a second, without those that are zeros;
 - binary, GEOMETRY and VECTOR as bytes; JSON as the text the server gives out;
 - UUID and addresses as their texts, which have no comma and so need no length.
 
@@ -160,8 +161,26 @@ def _key(source: TableSchema, pairs: Pairs) -> tuple[str, ...]:
     """Return the SQL expressions of the key's columns: plain, or as canonical text."""
     columns = [pairs[name.casefold()] for name in source.primary_key]
     if all(kind.splittable for kind in source.key_kinds):
-        return tuple(quote_identifier(own.name) for own, _ in columns)
+        return tuple(plain_key(*pair, quote_identifier(pair[0].name)) for pair in columns)
     return key_texts(columns)
+
+
+def plain_key(own: Column, other: Column, selected: str) -> str:
+    """Return the SQL expression of a key column's value that both sides make alike."""
+    if own.type.name in _TEMPORALS and own.type.fraction > other.type.fraction:
+        return _without_more_zeros(own, other, f"CAST({selected} AS CHAR)")
+    return selected
+
+
+def _without_more_zeros(own: Column, other: Column, text: str) -> str:
+    """Return a temporal's text without zeros in the digits that the other side does not have."""
+    more = own.type.fraction - other.type.fraction
+    if more <= 0:
+        return text
+    zeros = "0" * more if other.type.fraction else "." + "0" * more
+    count = len(zeros)
+    cut = f"LEFT({text}, CHAR_LENGTH({text}) - {count})"
+    return f"IF(RIGHT({text}, {count}) = '{zeros}', {cut}, {text})"
 
 
 def _float_places(source: TableSchema, pairs: Pairs) -> frozenset[int]:
@@ -192,7 +211,7 @@ def _value(own: Column, other: Column) -> str:
     if kind in _FLOATS:
         return f"HEX(SUBSTR(ST_AsBinary(POINT({name} + 0e0, 0)), 6, 8))"
     if kind in _TEMPORALS:
-        return f"CAST({name} AS CHAR)"
+        return _without_more_zeros(own, other, f"CAST({name} AS CHAR)")
     if kind == "enum":  # the value that is no member reads as the empty text, which may be one
         return f"CONCAT({name} = 0, CAST({_text(own, other)} AS BINARY))"
     if kind in _SHORT_TEXTS:

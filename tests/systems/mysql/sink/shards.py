@@ -23,7 +23,7 @@ from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.core.table_shape import OutputColumn, TableShape
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows, shaped_join
-from airflow_cdc_provider.engine.sink.port import JoinedRows, Owner, SinkSettings
+from airflow_cdc_provider.engine.sink.port import JoinedRows, Owner, SinkSettings, SplitSink
 from airflow_cdc_provider.engine.verify.verify import verify
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
@@ -106,15 +106,17 @@ class ShardWorld:
         self.changes = self.opened(self.sink().open_changes(self.source.change_columns(log)))
         self.advance()
 
-    def copy(self, shop: str, number: int = 0) -> FinishedSplit:
-        """Publish all of a shop's rows as one split."""
+    def copy(self, shop: str, *, splits: SplitSink | None = None) -> FinishedSplit:
+        """Publish all of a shop's rows as one split, over a session of its own or the one given."""
+        if splits is None:
+            with closing(self.sink().open_splits()) as own:
+                return self.copy(shop, splits=own)
         plan = self.plans[shop]
-        split = split_of(plan.schema, number=number)
+        split = split_of(plan.schema)
         with closing(self.source.split_reader(self.reading)) as reader:
             rows, report = reader.read(split)
         stamp = RowStamp.of_read(report.high, report.high)
-        with closing(self.sink().open_splits()) as splits:
-            splits.publish(split, shaped_rows(rows, plan, stamp), report)
+        splits.publish(split, shaped_rows(rows, plan, stamp), report)
         backfilled = split.is_backfilled(wanted=self.reading.backfill)
         return FinishedSplit.of(split, report, backfilled=backfilled)
 

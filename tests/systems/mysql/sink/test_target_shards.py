@@ -72,7 +72,8 @@ def test_rows_of_a_table_that_comes_later_are_looked_for_and_no_others(tables: T
     tables.at_sink("INSERT INTO orders (shop, id) VALUES ('b', 1), ('elsewhere', 1)")
     with closing(targets_of(tables, "one")) as one:
         # whose rows these are is not known before the table is the pipeline's
-        assert [each.table for each in one.conflicts(plans)] == [plans[0].sink_table]
+        (conflict,) = one.conflicts(plans)
+        assert (conflict.table, conflict.is_shared) == (plans[0].sink_table, True)
         with pytest.raises(RefusedError, match="orders holds rows, and nothing says"):
             one.claim(plans[:1])
         assert one.claim(plans[:1], replace_rows=True) == (plans[0].sink_table,)
