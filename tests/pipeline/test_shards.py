@@ -179,7 +179,7 @@ def test_three_tables_are_one_and_each_change_of_one_leaves_the_others_rows(shar
             alter(shards, f"ALTER TABLE {table} {added}", f"INSERT INTO {table} {marked}")
         run = catch_up(shards)
         require_union(shards)
-    assert not any("read again" in event.text for event in run.store.events(run.name, 100))
+        assert not any("read again" in event.text for event in run.store.events(run.name, 100))
     alter(shards, "ALTER TABLE orders_1 ADD COLUMN rank_ INT NOT NULL DEFAULT 3")
     alter(shards, "ALTER TABLE orders_2 MODIFY mark BIGINT DEFAULT 1")
     alter(
