@@ -108,7 +108,14 @@ class PipelineCode(FindingCode):
         "table.columns",
         "warn",
         "what the file says of its columns does not fit its definition now; the stream stops the "
-        "table at the statement that changed it, and the others flow on",
+        "table at the statement that changed it, one that came later is not copied, and the others "
+        "flow on",
+    )
+    TABLE_SHOWN = (
+        "table.shown",
+        "warn",
+        "it has all columns of a table that is masked, chosen from or filtered, and no section of "
+        "`tables` picks it: it is copied as it is; one that came later is not added",
     )
     TABLE_STOPPED = (
         "table.stopped",

@@ -225,6 +225,8 @@ class NoteKind(StrEnum):
     THROTTLED = "throttled"
     """The limits under which the owner hands out splits now, and why it hands out none; empty
     while it reads none."""
+    HIDDEN = "hidden"
+    """The columns of each table that is not copied as it is, also of those that are gone by now."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

@@ -1,4 +1,4 @@
-"""The page of what holds for each setting of a table, made from what its test goes through.
+"""The page of what holds for each setting, made from what its tests go through.
 
     python -m tests.docs.settings
 
@@ -8,6 +8,7 @@ writes the page anew.
 from __future__ import annotations
 
 from tests.docs.pages import DOCS
+from tests.pipeline.pipeline_settings import PIPELINE_SETTINGS
 from tests.pipeline.settings import SETTINGS, Stage
 
 PAGE = DOCS / "settings.md"
@@ -34,6 +35,24 @@ _REFUSED = """
 What is not to be had is refused before anything is read:
 
 """
+_OF_PIPELINES = """
+## Settings of the whole pipeline
+
+What starts, ends or slows a pipeline, by the same stages. Here, too, each cell is a step of a test.
+
+"""
+_WORDS = """
+- none: nothing is done, and the sink's rows stay as they are. With a start the sink has them
+  already; behind an end nothing is brought.
+- held: at a load that is critical nothing is read, and the run or the request ends with
+  `CDC-LOA-001`; when the load has passed, the same again reads the rows.
+- refused: before anything is changed, with what to write instead.
+
+What is exact at a start and at an end: [Starts](starts.md), [Ends](ends.md). How a load is told,
+and the pace: [Throttle](throttle.md).
+
+## Elsewhere
+"""
 _FOOT = """
 - A [change log](changelog.md) has rows and columns as the file says, too; what it does not take is
   on its page.
@@ -59,7 +78,18 @@ def page_text() -> str:
         lines.append(f"| {setting.title} | {' | '.join(cells)} |")
     meanings = [f"- {stage}: {_COLUMNS[stage]}" for stage in stages]
     told = "\n".join(["", *meanings, ""])
-    return _HEAD + "\n".join(lines) + "\n" + told + _REFUSED + "\n".join(refused) + "\n" + _FOOT
+    of_tables = _HEAD + "\n".join(lines) + "\n" + told + _REFUSED + "\n".join(refused) + "\n"
+    return of_tables + _of_pipelines() + _WORDS + _FOOT
+
+
+def _of_pipelines() -> str:
+    """Write the table of the settings of pipelines."""
+    stages = list(Stage)
+    lines = [f"| setting | {' | '.join(stages)} |", f"|---|{'---|' * len(stages)}"]
+    for setting in PIPELINE_SETTINGS:
+        cells = (setting.cell(stage).word for stage in stages)
+        lines.append(f"| {setting.title} | {' | '.join(cells)} |")
+    return _OF_PIPELINES + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

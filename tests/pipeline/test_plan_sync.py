@@ -16,7 +16,7 @@ from airflow_cdc_provider.pipeline.steps import converging, new_table_watch
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.plan_sync import is_copy_of
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
-from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from airflow_cdc_provider.pipeline.steps.table_membership import add_tables, reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
 from tests.pipeline.new_table_watch import WRONG
@@ -168,6 +168,95 @@ def test_a_table_of_the_file_that_cannot_be_added_is_told_and_stops_nothing(eith
     shop.sink.execute("DELETE FROM later", database=shop.target)
     assert len(synced(shop).plan.changed) == 1
     assert at_sink(shop, "later") == at_source(shop, "later")
+
+
+def mask_notes(shop: Shop) -> None:
+    """Have the notes of all tables masked."""
+    masked = f'tables:\n  "{shop.database}.*":\n    columns: {{mask: {{note: null}}}}\n'
+    shop.path.write_text(shop.path.read_text() + masked)
+
+
+def test_a_later_table_that_its_section_does_not_fit_is_told_and_the_others_flow(
+    shop: Shop,
+) -> None:
+    mask_notes(shop)
+    synced(shop)
+    shop.at_source("CREATE TABLE odd (id INT PRIMARY KEY, notes VARCHAR(20))")
+    shop.at_source("INSERT INTO odd VALUES (1, 'secret')")
+    shop.at_source("INSERT INTO orders VALUES (9, 'nine', 90)")
+    done = synced(shop)
+    assert done.plan.not_copied == (f"{shop.database}.odd",)
+    assert shop.sink_rows("SELECT note FROM orders WHERE id = 9") == [(None,)]
+    run = shop.run()
+    (said,) = [event.text for event in run.store.events(run.name) if "is not added" in event.text]
+    assert (
+        said == f"{shop.database}.odd came later and is not added: {shop.database}.odd has no "
+        "column note that is copied"
+    )
+    report = check(run)
+    assert not report.blocks
+    (found,) = (each for each in report.findings if each.code == "table.columns")
+    assert (found.subject, found.why) == (f"{shop.database}.odd", "it is not copied")
+    with pytest.raises(PipelineFileError, match="odd has no column note that is copied"):
+        add_tables(run, [TableId(shop.database, "odd")])
+    assert copied(shop) == {"orders"}
+    shop.at_source("ALTER TABLE odd RENAME COLUMN notes TO note")
+    synced(shop)
+    assert shop.sink_rows("SELECT * FROM odd") == [(1, None)]
+
+
+@pytest.mark.parametrize("is_continuous", [False, True])
+def test_a_masked_table_that_gets_another_name_is_not_copied_unmasked(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, *, is_continuous: bool
+) -> None:
+    monkeypatch.setattr(new_table_watch, "LOOK_EVERY_S", 0.5)
+    masked = f'tables:\n  "{shop.database}.orders":\n    columns: {{mask: {{note: null}}}}\n'
+    shop.path.write_text(shop.path.read_text() + masked)
+    later(shop, "other")
+    synced(shop)
+
+    def change() -> None:
+        shop.at_source("CREATE TABLE copied (PRIMARY KEY (id)) AS SELECT *, 1 AS more FROM orders")
+        shop.at_source("RENAME TABLE orders TO former")
+        later(shop, "fit")
+
+    if is_continuous:
+        with continuous(shop, []) as run:
+            wait_until(lambda: run.store.ensure(run.name).phase.value == "streaming")
+            change()
+            wait_until(lambda: {"fit"} <= copied(shop))
+    else:
+        change()
+    synced(shop)
+    run = shop.run()
+    assert copied(shop) - {"orders"} == {"other", "fit"}
+    said = [event.text for event in run.store.events(run.name) if "is not added" in event.text]
+    assert {each.split()[0] for each in said} == {
+        f"{shop.database}.{n}" for n in ("copied", "former")
+    }
+    assert all(
+        f"all columns of {shop.database}.orders, which is not copied" in each for each in said
+    )
+    found = [each.subject for each in check(run).findings if each.code == "table.shown"]
+    assert found == [f"{shop.database}.copied", f"{shop.database}.former"]
+    assert shop.sink_rows("SHOW TABLES LIKE 'former'") == []
+    named = f'  "{shop.database}.copied": {{}}\n'
+    shop.path.write_text(shop.path.read_text() + named)
+    synced(shop)
+    assert at_sink(shop, "copied") == at_source(shop, "copied")
+
+
+def test_where_the_sink_was_lost_a_table_that_its_section_does_not_fit_is_not_read(
+    shop: Shop,
+) -> None:
+    mask_notes(shop)
+    run = shop.run()
+    synced(shop)
+    shop.at_source("ALTER TABLE orders RENAME COLUMN note TO notes")
+    forget(shop, run)
+    with pytest.raises(PipelineFileError, match="orders has no column note that is copied"):
+        synced(shop)
+    assert shop.sink_rows("SHOW TABLES LIKE 'orders'") == []
 
 
 def test_copies_of_schema_change_tools_are_left_alone(shop: Shop) -> None:
@@ -334,14 +423,19 @@ def test_a_server_that_goes_away_between_two_streams_is_waited_for(
     assert at_sink(shop, "later") == at_source(shop, "later")
 
 
-def test_where_the_sink_was_lost_all_is_read_again_and_later_tables_too(shop: Shop) -> None:
-    run = shop.run()
-    synced(shop)
-    later(shop)
+def forget(shop: Shop, run: Run) -> None:
+    """Have the sink lose the pipeline's ledger and rows."""
     mine = f"pipeline = '{run.name}'"
     for table in ("pipeline", "stream", "stream_table", "target", "finished_split"):
         shop.sink.execute(f"DELETE FROM airflow_cdc.{table} WHERE {mine}")
     shop.sink.execute("DROP TABLE orders", database=shop.target)
+
+
+def test_where_the_sink_was_lost_all_is_read_again_and_later_tables_too(shop: Shop) -> None:
+    run = shop.run()
+    synced(shop)
+    later(shop)
+    forget(shop, run)
     done = synced(shop)
     assert (done.plan.is_new, done.plan.changed) == (True, ())
     for name in ("orders", "later"):

@@ -46,6 +46,11 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     follows_file,
     require_unchanged,
 )
+from airflow_cdc_provider.pipeline.steps.hidden_columns import (
+    SHOWN_FIX,
+    HiddenColumns,
+    shows_text,
+)
 from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, recording_attempt
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
@@ -163,12 +168,15 @@ def _checked(run: Run) -> CheckReport:
         require_start_as_noted(run)
         require_sink(run, origin.sink, targets.plan_id())
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
-        planned, later = captured.without({*late, *stopped, *captured.unfit}), captured.only(late)
+        planned = captured.without({*late, *stopped, *captured.unfit})
+        later = captured.only(late - captured.unfit.keys())
         require_separate(run.loaded, planned.plans)
-        found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
+        come = [table for table in not_copied if table not in captured.unfit]
+        found = [*_ended(run), *_not_as_planned(run, captured, come, gone)]
         found += _stopped(stopped.values())
         found += _waiting(captured.waiting_patterns)
-        found += _unfit(captured)
+        found += _unfit(captured, late)
+        found += _shown(run, captured, late)
         beside = files_beside(run.loaded)
         found += [*shared_ids(run, beside), *topology_findings(run, beside)]
         found += throttle_findings(run)
@@ -351,8 +359,12 @@ def _waiting(patterns: Iterable[WaitingPattern]) -> Iterator[Finding]:
         )
 
 
-def _unfit(captured: Captured) -> Iterator[Finding]:
-    """Yield a warning for each table of the stream that the file's columns do not fit."""
+def _unfit(captured: Captured, late: Collection[TableId]) -> Iterator[Finding]:
+    """Yield a warning for each table that the file's columns do not fit.
+
+    Those of the stream it stops; it does not have those that came `late`.
+    """
+    streamed = "it is not looked at here; the stream stops it where that matters, and it alone"
     for table, (path, what, fix) in captured.unfit.items():
         yield Finding(
             PipelineCode.TABLE_COLUMNS,
@@ -360,9 +372,26 @@ def _unfit(captured: Captured) -> Iterator[Finding]:
             str(table),
             what,
             "columns that the file's `tables` fits",
-            "it is not looked at here; the stream stops it where that matters, and it alone",
+            "it is not copied" if table in late else streamed,
             f"correct {'.'.join(map(str, path))}: {fix}",
         )
+
+
+def _shown(run: Run, captured: Captured, late: Collection[TableId]) -> Iterator[Finding]:
+    """Yield a warning for each table that shows what is hidden of another."""
+    hidden = HiddenColumns(run, captured)
+    for plan in captured.plans:
+        table = plan.schema.table
+        if shown := hidden.shown_by(plan):
+            yield Finding(
+                PipelineCode.TABLE_SHOWN,
+                Level.WARN,
+                str(table),
+                shows_text(shown),
+                "a section for each table that hides something",
+                "it is not copied by itself" if table in late else "it is copied as it is",
+                SHOWN_FIX,
+            )
 
 
 def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:

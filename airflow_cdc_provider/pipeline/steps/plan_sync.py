@@ -30,6 +30,11 @@ from airflow_cdc_provider.core.shards import clashes
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_diff import dropped, follows_file, picked_anew
+from airflow_cdc_provider.pipeline.steps.hidden_columns import (
+    SHOWN_FIX,
+    HiddenColumns,
+    shows_text,
+)
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
 from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
@@ -103,13 +108,19 @@ def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[Ta
     """Return those of the tables that can be added; the others are reported."""
     planned = {state.table for state in run.store.tables(run.name)}
     beside = [routed(state.plan) for state in run.store.tables(run.name)]
-    targets = {plan.schema.table: routed(plan) for plan in captured.plans}
+    plans = {plan.schema.table: plan for plan in captured.plans}
+    hidden = HiddenColumns(run, captured)
     fit = []
     for table in tables:
-        one = targets[table]
+        one = routed(plans[table])
         others = [each for each in beside if each.target == one.target]
         if is_copy_of(table, planned):
             _tell_once(run, table, "it is the copy that a schema change tool makes of a table")
+        elif table in captured.unfit:
+            _, what, _ = captured.unfit[table]
+            _tell_once(run, table, what)
+        elif shown := hidden.shown_by(plans[table]):
+            _tell_once(run, table, f"{shows_text(shown)}; {SHOWN_FIX}, or `add` it as it is")
         elif clash := next(clashes([*others, one]), None):
             _tell_once(run, table, clash.what)
         else:
@@ -119,7 +130,7 @@ def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[Ta
         return tuple(fit)
     added: list[TableId] = []
     for table in fit:
-        sharing = [each for each in added if targets[each].target == targets[table].target]
+        sharing = [each for each in added if plans[each].sink_table == plans[table].sink_table]
         if why := _why_not(run, captured, [*sharing, table]):
             _tell_once(run, table, why)
         else:

@@ -21,7 +21,7 @@ Splits are planned by the snapshot job, while readers already read.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -56,6 +56,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     picked_anew,
     require_unchanged,
 )
+from airflow_cdc_provider.pipeline.steps.hidden_columns import note_hidden
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
@@ -86,7 +87,9 @@ from airflow_cdc_provider.pipeline.steps.table_catch_up import CatchUp
 from airflow_cdc_provider.pipeline.steps.table_membership import settle_tables
 from airflow_cdc_provider.pipeline.steps.table_requests import carry_out_table_requests
 from airflow_cdc_provider.pipeline.steps.tables import (
+    Captured,
     captured_tables,
+    require_columns,
     require_keys,
     require_separate,
 )
@@ -158,8 +161,13 @@ def preview(run: Run) -> PlanPreview:
 class _Found:
     """The tables that the file picks, and what a plan of them would be made from."""
 
-    tables: tuple[TablePlan, ...]
+    captured: Captured
     origin: PlanOrigin
+
+    @property
+    def tables(self) -> tuple[TablePlan, ...]:
+        """Return the tables' plans."""
+        return self.captured.plans
 
 
 def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
@@ -174,6 +182,7 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
         told = carry_out_table_requests(run, reach=reach)
         require_not_ended(run)  # unless what was asked has mended it
         found = _planned(run, reach)
+        note_hidden(run)
         return replace(found, changed=(*told, *found.changed))
 
 
@@ -185,7 +194,7 @@ def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:
         claimed = targets.routes()
         require_unchanged(run, claimed=claimed, left_out=left_out, may_have_rules=True)
     changed = follow_file(run, captured, reach=reach).lines
-    found = _Found(captured.plans, origin_now(run, captured))
+    found = _Found(captured, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
         require_sink(run, found.origin.sink, ledger.plan_id())
         return replace(_plan(run, ledger, found), changed=changed)
@@ -194,7 +203,7 @@ def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:
 def new_plan(run: Run) -> PlanSummary:
     """Make a new plan in any case: every table will be read again."""
     captured = captured_tables(run, all_anew=True)
-    found = _Found(captured.plans, origin_now(run, captured))
+    found = _Found(captured, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
         secure_log(run)
@@ -213,10 +222,10 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
     if held and held != state.plan_id and stream is not None:
         streamed = {progress.table for progress in stream.tables}
         streamed |= {each.table for each in ledger.stopped()}
-        adopted = _tables_of_stream(streamed, found.tables)
-        if adopted is not None:
+        adopted = found.captured.only(streamed)
+        if len(adopted.plans) == len(streamed):
             require_former_rules(run, ledger)
-            _adopt(run, state.generation, held, _Found(adopted, found.origin))
+            _adopt(run, state.generation, held, replace(found, captured=adopted))
             warning = _another_plan(run, held, state.plan_id, then="it is taken over")
             state = run.store.ensure(run.name)
     if held and held == state.plan_id and not is_new:
@@ -316,6 +325,7 @@ def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:
 def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     """Make a new plan: claim and create the sink's tables, and store the plan."""
     # refused and claimed first: a table that is refused leaves the plan there is as it was
+    require_columns(run, found.captured, found.captured.unfit)
     _require_copyable(run, found.tables)
     require_empty(run, found.tables)
     with closing(open_table_builder(run, found.tables)) as builder:
@@ -367,16 +377,9 @@ def _begin(run: Run, generation: int, stream: StreamSplit) -> None:
         run.store.tell(run.name, started_text(stream.began, len(stream.tables)))
 
 
-def _tables_of_stream(
-    streamed: Collection[TableId], tables: Sequence[TablePlan]
-) -> tuple[TablePlan, ...] | None:
-    """Return the plans of exactly the tables that the ledger streams, None if one is missing."""
-    plans = tuple(plan for plan in tables if plan.schema.table in streamed)
-    return plans if len(plans) == len(streamed) else None
-
-
 def _adopt(run: Run, generation: int, plan_id: str, found: _Found) -> None:
     """Store the ledger's plan, whose splits are all planned, in a state store that lacks it."""
+    require_columns(run, found.captured, [plan.schema.table for plan in found.tables])
     run.store.start_plan(run.name, generation, plan_id, found.tables, origin=found.origin)
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)

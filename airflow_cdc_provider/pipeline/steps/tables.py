@@ -88,16 +88,14 @@ class Captured:
 def captured_tables(run: Run, *, purpose: str = LOOK_AT_TABLES, all_anew: bool = False) -> Captured:
     """Query the source for the pipeline's tables; `purpose` is named in errors.
 
-    Refused if the file's columns do not fit a table, unless the stream has that table and stops it
-    alone: not if `all_anew` are to be planned.
+    Refused if the file's columns do not fit a table, unless there is a stream: it stops one of its
+    own alone, and has none of the others. Not so if `all_anew` are to be planned.
     """
     source = source_of(run)
     with source.catalogue(purpose=purpose) as catalogue:
         captured = tables_of(run.loaded, source, catalogue, sink_of(run))
-    streamed = set()
-    if captured.unfit and not all_anew and run.store.is_handed_off(run.name):
-        streamed = {state.table for state in run.store.tables(run.name)}
-    require_columns(run, captured, captured.unfit.keys() - streamed)
+    if all_anew or not run.store.is_handed_off(run.name):
+        require_columns(run, captured, captured.unfit)
     return captured
 
 

@@ -59,14 +59,19 @@ def _sure_letters(regex: str) -> str:
 def _hidden(grants: Grants, subject: str, pattern: Pattern) -> Finding:
     """Return the finding for a pattern that may match hidden tables."""
     every = not pattern.database.is_exact
-    level = "*" if every else quote_identifier(pattern.database.text)
+    if every:
+        # the last one has no more databases than it must
+        least = _granted_as(pattern.database)[-1]
+        level = "*" if least == "%" else quote_identifier(least)
+    else:
+        level = quote_identifier(pattern.database.text)
     return Finding(
         Code.TABLE_HIDDEN,
         Level.BLOCK,
         subject,
         f"cannot tell which tables fit {pattern}: a server lists only those that an account has "
         "rights on",
-        f"SELECT on all {'databases' if every else 'tables of the database'}",
+        f"SELECT on all {'databases that fit' if every else 'tables of the database'}",
         "tables that the account does not see would not be copied, and nothing would tell",
         f"GRANT SELECT ON {level}.* TO {grants.account}; or name "
         f"{'the databases' if every else 'the tables'} in source.tables, one by one",
