@@ -319,7 +319,9 @@ def test_deleted_rows_of_a_shard_stay_and_are_marked_alone(mysql_shards: Shop) -
     ]
 
 
-def test_a_shard_is_altered_while_it_is_first_read(shards: Shop) -> None:
+def test_a_shard_is_altered_while_it_is_first_read(mysql_shards: Shop) -> None:
+    shards = mysql_shards
+
     def alter_one() -> None:
         alter(
             shards,
