@@ -153,6 +153,11 @@ def require_union(shop: Shop, but: Sequence[str] = ()) -> list[str]:
     return at_sink
 
 
+def shop_values(shop: Shop) -> list[object]:
+    """Return what the sink's table has in the column that tells shards apart."""
+    return [row[0] for row in shop.sink_rows("SELECT DISTINCT shop FROM orders ORDER BY shop")]
+
+
 def require_equal(shop: Shop) -> None:
     """Require that our own comparison finds each shard as it is."""
     for verdict in verify(shop.run(), settle_s=5).tables:
@@ -321,19 +326,35 @@ def test_deleted_rows_of_a_shard_stay_and_are_marked_alone(mysql_shards: Shop) -
 
 def test_a_shard_is_altered_while_it_is_first_read(mysql_shards: Shop) -> None:
     shards = mysql_shards
-
-    def alter_one() -> None:
-        alter(
-            shards,
-            "ALTER TABLE orders_2 MODIFY id BIGINT, ADD COLUMN more INT NOT NULL DEFAULT 5",
-            "INSERT INTO orders_2 (id) VALUES (6000000000)",
-        )
-
-    run = shards.run()
-    plan(run)
-    alter_one()
+    plan(shards.run())
+    alter(
+        shards,
+        "ALTER TABLE orders_2 MODIFY id BIGINT, ADD COLUMN more INT NOT NULL DEFAULT 5",
+        "INSERT INTO orders_2 (id) VALUES (6000000000)",
+    )
     catch_up(shards)
     require_union(shards)
+    # it gets a column of the name that tells it from others
+    alter(shards, "ALTER TABLE orders_3 ADD COLUMN shop INT", "DELETE FROM orders_1 WHERE id = 1")
+    for _ in range(2):
+        with pytest.raises(TablesStoppedError, match="orders_3 would have two columns shop"):
+            catch_up(shards)
+        require_union(shards, but=["orders_3"])
+    alter(shards, "ALTER TABLE orders_3 DROP COLUMN shop", "INSERT INTO orders_1 (id) VALUES (80)")
+    reset_tables(shards.run(), [TableId(shards.database, "orders_3")])
+    catch_up(shards)
+    require_union(shards)
+    # the shard's value is another now, of one and then of all: no row is there under both
+    own = f'  "{shards.database}.orders_1": {{shard: {{column: shop}}}}\n'
+    shards.path.write_text(shards.path.read_text() + own)
+    reset_tables(shards.run(), [TableId(shards.database, "orders_1")])
+    catch_up(shards)
+    assert shop_values(shards) == ["orders_2", "orders_3", f"{shards.database}.orders_1"]
+    shards.path.write_text(shards.path.read_text().replace("value: table", "value: name"))
+    reset(shards.run())
+    catch_up(shards)
+    assert shop_values(shards) == [f"{shards.database}.orders_{n}" for n in (1, 2, 3)]
+    require_equal(shards)
 
 
 @pytest.mark.parametrize(
