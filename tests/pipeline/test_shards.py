@@ -55,12 +55,12 @@ SECOND = """CREATE TABLE orders_2 (
   id INT PRIMARY KEY, n BIGINT DEFAULT 7, note VARCHAR(40) CHARACTER SET utf8mb4, born DATE,
   d DECIMAL(10,2) DEFAULT 12345678.9, t LONGTEXT, state ENUM('a', 'b', 'c') DEFAULT 'c',
   twice BIGINT AS (n * 2) STORED)"""
-THIRD = "CREATE TABLE orders_3 (id INT PRIMARY KEY, state ENUM('a', 'b'), CHECK (id > 0))"
+THIRD = "CREATE TABLE orders_3 (id INT PRIMARY KEY, state ENUM('a', 'b'), T TEXT, CHECK (id > 0))"
 ROWS = (
     "INSERT INTO orders_1 (id, note, n) VALUES (1, 'one', 10), (2, 'two', 20), (3, 'three', NULL)",
     "INSERT INTO orders_2 (id, n, note, born) VALUES (1, 5000000000, REPEAT('x', 40), NULL), "
     "(2, NULL, 'two', '2001-02-03'), (4, 1, 'two', NULL)",
-    "INSERT INTO orders_3 VALUES (1, 'a'), (2, 'b'), (9, NULL)",
+    "INSERT INTO orders_3 VALUES (1, 'a', 'x'), (2, 'b', NULL), (9, NULL, 'y')",
 )
 
 
@@ -153,6 +153,11 @@ def require_union(shop: Shop, but: Sequence[str] = ()) -> list[str]:
     return at_sink
 
 
+def shop_values(shop: Shop) -> list[object]:
+    """Return what the sink's table has in the column that tells shards apart."""
+    return [row[0] for row in shop.sink_rows("SELECT DISTINCT shop FROM orders ORDER BY shop")]
+
+
 def require_equal(shop: Shop) -> None:
     """Require that our own comparison finds each shard as it is."""
     for verdict in verify(shop.run(), settle_s=5).tables:
@@ -173,11 +178,13 @@ def test_three_tables_are_one_and_each_change_of_one_leaves_the_others_rows(shar
     require_union(shards)
     require_equal(shards)
     # one after the other, with a default in rows that are there, and wider than before
-    for table in tables_of(shards):
-        added, marked = "ADD COLUMN mark INT", "(id, mark) VALUES (50, 5)"
-        alter(shards, f"ALTER TABLE {table} {added}", f"INSERT INTO {table} {marked}")
-        catch_up(shards)
+    for tables in (["orders_1"], ["orders_2", "orders_3"]):
+        for table in tables:
+            added, marked = "ADD COLUMN mark INT", "(id, mark) VALUES (50, 5)"
+            alter(shards, f"ALTER TABLE {table} {added}", f"INSERT INTO {table} {marked}")
+        run = catch_up(shards)
         require_union(shards)
+        assert not any("read again" in event.text for event in run.store.events(run.name, 100))
     alter(shards, "ALTER TABLE orders_1 ADD COLUMN rank_ INT NOT NULL DEFAULT 3")
     alter(shards, "ALTER TABLE orders_2 MODIFY mark BIGINT DEFAULT 1")
     alter(
@@ -195,6 +202,12 @@ def test_three_tables_are_one_and_each_change_of_one_leaves_the_others_rows(shar
     catch_up(shards)
     require_union(shards)
     alter(shards, "DELETE FROM orders_1 WHERE id = 7", "UPDATE orders_3 SET state = 'b'")
+    alter(
+        shards,
+        "CREATE TABLE copy_of_3 (id INT PRIMARY KEY, state ENUM('a'), other INT)",
+        "INSERT INTO copy_of_3 VALUES (1, 'a', 5), (77, NULL, 6)",
+        "RENAME TABLE orders_3 TO old_3, copy_of_3 TO orders_3",
+    )
     catch_up(shards)
     require_union(shards)
     require_equal(shards)
@@ -272,16 +285,16 @@ def test_a_shard_that_does_not_fit_the_others_any_more_stops_alone(mysql_shards:
     catch_up(shards)
     assert "number" in require_union(shards)
     # what is done to the sink's table by hand is never mended in silence
-    alter(shards, "UPDATE orders_1 SET t = 'of one'", "UPDATE orders_2 SET t = 'of two'")
+    alter(shards, "UPDATE orders_1 SET d = 1.5", "UPDATE orders_2 SET d = 25000000.5")
     catch_up(shards)
-    shards.sink.execute("ALTER TABLE orders DROP COLUMN t", database=shards.target)
-    with pytest.raises(TablesStoppedError, match="column t is missing"):
+    shards.sink.execute("ALTER TABLE orders DROP COLUMN d", database=shards.target)
+    with pytest.raises(TablesStoppedError, match="column d is missing"):
         catch_up(shards)
     with pytest.raises(SinkTableChangedError, match=r"`reset` with .* --table \S+orders_1"):
         reset_tables(shards.run(), [table])
     reset_tables(shards.run(), [table, TableId(shards.database, "orders_1")])
     catch_up(shards)
-    assert "t" in require_union(shards)
+    assert "d" in require_union(shards)
     shards.sink.execute("DROP TABLE orders", database=shards.target)
     with pytest.raises(TablesStoppedError, match="it is gone"):
         catch_up(shards)
@@ -292,19 +305,56 @@ def test_a_shard_that_does_not_fit_the_others_any_more_stops_alone(mysql_shards:
     require_union(shards)
 
 
-def test_a_shard_is_altered_while_it_is_first_read(shards: Shop) -> None:
-    def alter_one() -> None:
-        alter(
-            shards,
-            "ALTER TABLE orders_2 MODIFY id BIGINT, ADD COLUMN more INT NOT NULL DEFAULT 5",
-            "INSERT INTO orders_2 (id) VALUES (6000000000)",
-        )
+def test_deleted_rows_of_a_shard_stay_and_are_marked_alone(mysql_shards: Shop) -> None:
+    shards = mysql_shards
+    shards.path.write_text(shards.path.read_text() + "    deletes: soft\n")
+    catch_up(shards)
+    alter(shards, "TRUNCATE TABLE orders_2", "DELETE FROM orders_3 WHERE id = 1")
+    catch_up(shards)
+    rows = shards.sink_rows("SELECT shop, id FROM orders WHERE _deleted = 1 ORDER BY shop, id")
+    assert rows == [("orders_2", 1), ("orders_2", 2), ("orders_2", 4), ("orders_3", 1)]
+    alter(shards, "ALTER TABLE orders_1 ADD COLUMN mark INT NOT NULL DEFAULT 3")
+    alter(shards, "INSERT INTO orders_2 (id) VALUES (1)")
+    catch_up(shards)
+    require_equal(shards)
+    rows = shards.sink_rows("SELECT shop, id FROM orders WHERE _deleted = 1 ORDER BY shop, id")
+    assert rows == [("orders_2", 2), ("orders_2", 4), ("orders_3", 1)]
+    assert shards.sink_rows("SELECT DISTINCT shop, mark FROM orders WHERE mark = 3") == [
+        ("orders_1", 3)
+    ]
 
-    run = shards.run()
-    plan(run)
-    alter_one()
+
+def test_a_shard_is_altered_while_it_is_first_read(mysql_shards: Shop) -> None:
+    shards = mysql_shards
+    plan(shards.run())
+    alter(
+        shards,
+        "ALTER TABLE orders_2 MODIFY id BIGINT, ADD COLUMN more INT NOT NULL DEFAULT 5",
+        "INSERT INTO orders_2 (id) VALUES (6000000000)",
+    )
     catch_up(shards)
     require_union(shards)
+    # it gets a column of the name that tells it from others
+    alter(shards, "ALTER TABLE orders_3 ADD COLUMN shop INT", "DELETE FROM orders_1 WHERE id = 1")
+    for _ in range(2):
+        with pytest.raises(TablesStoppedError, match="orders_3 would have two columns shop"):
+            catch_up(shards)
+        require_union(shards, but=["orders_3"])
+    alter(shards, "ALTER TABLE orders_3 DROP COLUMN shop", "INSERT INTO orders_1 (id) VALUES (80)")
+    reset_tables(shards.run(), [TableId(shards.database, "orders_3")])
+    catch_up(shards)
+    require_union(shards)
+    # the shard's value is another now, of one and then of all: no row is there under both
+    own = f'  "{shards.database}.orders_1": {{shard: {{column: shop}}}}\n'
+    shards.path.write_text(shards.path.read_text() + own)
+    reset_tables(shards.run(), [TableId(shards.database, "orders_1")])
+    catch_up(shards)
+    assert shop_values(shards) == ["orders_2", "orders_3", f"{shards.database}.orders_1"]
+    shards.path.write_text(shards.path.read_text().replace("value: table", "value: name"))
+    reset(shards.run())
+    catch_up(shards)
+    assert shop_values(shards) == [f"{shards.database}.orders_{n}" for n in (1, 2, 3)]
+    require_equal(shards)
 
 
 @pytest.mark.parametrize(

@@ -453,7 +453,8 @@ def _not_as_planned(
 ) -> Iterator[Finding]:
     """Yield a finding for each table that is picked but not planned, or planned but gone."""
     not_copied = tuple(not_copied)
-    plans = (*captured.without(not_copied).plans, *captured.only(not_copied).plans)
+    planned = captured.without({*not_copied, *captured.unfit})
+    plans = (*planned.plans, *captured.only(not_copied).plans)
     shared = {table: what for table, (_, what, _) in shared_targets(run.loaded, plans)}
     adds = run.model.source.new_tables == "add" and follows_file(run) and not run.model.edge
     by_run = "`run` adds it behind its preflight, if nothing speaks against it; " if adds else ""

@@ -39,7 +39,6 @@ from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.shared_tables import extension
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, living
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     carried,
@@ -56,7 +55,6 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
     deferred_keys,
     sink_create_statement,
 )
-from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.sink import (
@@ -68,12 +66,8 @@ from airflow_cdc_provider.systems.mysql.sink import (
 from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
 from airflow_cdc_provider.systems.mysql.sink.marked_rows import marking
-from airflow_cdc_provider.systems.mysql.sink.shared_tables import (
-    SharedTable,
-    as_made,
-    require_agreed,
-    shards_of,
-)
+from airflow_cdc_provider.systems.mysql.sink.shard_checks import ShardChecks
+from airflow_cdc_provider.systems.mysql.sink.shared_tables import SharedTable, as_made
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _LOCK_WAIT_S = 120
@@ -97,6 +91,8 @@ class MySqlTableBuilder:
         self._session = session
         self._owner = owner
         self._plans = plans
+        shards = [plan for plan in plans if plan.shard is not None]
+        self._shards = ShardChecks(session, owner, shards, self._carried)
         create_ledger(session)
         # an ALTER waits for transactions of the stream, but not for ever
         session.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
@@ -110,10 +106,10 @@ class MySqlTableBuilder:
         """Refuse the plans if an existing sink table cannot hold the source's rows."""
         for plan in plans if self._is_edge else ():
             self._carried(plan)
-        self._require_agreed(plans)
+        self._shards.require_agreed(plans)
         existing = self._existing(plans)
         self._refuse_unfit(plans, existing, begun=plans)
-        self._refuse_lost_shards(plans, existing)
+        self._shards.require_whole(plans, existing)
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
         """Refuse the plans if a table cannot be created at this sink; creates nothing."""
@@ -130,15 +126,15 @@ class MySqlTableBuilder:
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create missing databases and tables, and return which tables were created."""
         existing = self._existing(plans)
-        self._require_agreed(plans)
-        begun = self._begun(plans)
+        self._shards.require_agreed(plans)
+        begun = self._shards.begun(plans)
         self._refuse_unfit(plans, existing, begun=begun)
         self._refuse_lost(plans, existing)
-        self._refuse_lost_shards(plans, existing)
+        self._shards.require_whole(plans, existing)
         plans = [self._carried(plan) for plan in plans]
         self._create_databases({plan.sink_table.database for plan in plans})
         created = {}
-        for plan in as_made(plans, [self._carried(each) for each in self._shards]):
+        for plan in as_made(plans, list(map(self._carried, self._shards.known))):
             found = existing.get(plan.sink_table)
             created[plan.sink_table] = found is None
             if found is None:
@@ -150,20 +146,6 @@ class MySqlTableBuilder:
                 self._extend(self._carried(plan))
         return created
 
-    @property
-    def _shards(self) -> list[TablePlan]:
-        """Return the pipeline's tables that go to one of the sink's with others."""
-        return [plan for plan in self._plans if plan.shard is not None]
-
-    def _begun(self, plans: Sequence[TablePlan]) -> list[TablePlan]:
-        """Return the shards of which no row is at the sink: for them its table may be extended."""
-        return [
-            plan
-            for plan in plans
-            if plan.shard is not None
-            and not ledger.holds_rows(self._session, self._owner, plan.schema.table)
-        ]
-
     def _is_streamed(self, plan: TablePlan) -> bool:
         """Tell whether the stream has a plan's table."""
         return ledger.stream_owns(self._session, self._owner, plan.schema.table)
@@ -172,12 +154,6 @@ class MySqlTableBuilder:
         """Give a shared sink table what it lacks for one more shard."""
         found = self._existing([plan])[plan.sink_table]
         SharedTable(self._session, plan, flavour=self._flavour).extend(found)
-
-    def _require_agreed(self, plans: Sequence[TablePlan]) -> None:
-        """Refuse shards whose definitions one sink table cannot have."""
-        asked = {plan.schema.table for plan in plans}
-        for shards in shards_of(plans, self._shards):
-            require_agreed(list(map(self._carried, shards)), asked, self._session.where)
 
     def delete_shard(self, plan: TablePlan) -> None:
         """Delete the rows of one shard from a sink table that others share."""
@@ -362,7 +338,7 @@ class MySqlTableBuilder:
         """
         extends = {plan.schema.table for plan in begun if plan.shard is not None}
         unfit = {
-            plan: self._misfits(
+            plan: self._shards.misfits(
                 plan, existing[plan.sink_table], extends=plan.schema.table in extends
             )
             for plan in plans
@@ -378,16 +354,6 @@ class MySqlTableBuilder:
                 remedy="alter or rename these tables; missing ones are created as they should be",
             ).about(*(plan.schema.table for plan in unfit))
 
-    def _misfits(self, plan: TablePlan, found: TableSchema, *, extends: bool) -> list[str]:
-        """Return why a sink table cannot hold a plan's rows; with `extends`, once it is extended.
-
-        A column that is extended is what the sink makes of the source's: its stand-in.
-        """
-        if extends:
-            return list(map(str, extension(self._carried(plan).target, found).unfit))
-        is_shared = plan.shard is not None
-        return list(map(str, mismatches(plan.target, found, is_shared=is_shared)))
-
     def _refuse_lost(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
@@ -398,54 +364,7 @@ class MySqlTableBuilder:
             if plan.sink_table not in existing
             and ledger.holds_rows(self._session, self._owner, plan.schema.table)
         ]
-        self._raise_lost(lost)
-
-    def _refuse_lost_shards(
-        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
-    ) -> None:
-        """Refuse shards whose sink table is gone, or lost columns, that others have rows in.
-
-        Made anew or mended for one of them it would hide that values of the others are gone. So
-        they have to begin again together.
-        """
-        asked = {plan.schema.table for plan in plans}
-        for shards in shards_of(plans, self._shards):
-            others = [
-                plan
-                for plan in shards
-                if plan.schema.table not in asked
-                and ledger.holds_rows(self._session, self._owner, plan.schema.table)
-            ]
-            found = existing.get(shards[0].sink_table)
-            if found is None:
-                self._raise_lost(shards if others else ())
-            else:
-                mine = [plan for plan in shards if plan.schema.table in asked]
-                self._refuse_mended(mine, others, found)
-
-    def _refuse_mended(
-        self, plans: Sequence[TablePlan], others: Sequence[TablePlan], found: TableSchema
-    ) -> None:
-        """Refuse to give a shared table what others have lost there, and would not miss then."""
-        needed = [extension(self._carried(plan).target, found) for plan in plans]
-        if not any(each.added or each.widened for each in needed):
-            return
-
-        def drifted(shards: Sequence[TablePlan]) -> list[TableDrift]:
-            return [
-                TableDrift(plan.schema.table, plan.sink_table, "; ".join(texts), is_shared=True)
-                for plan in shards
-                if (texts := self._misfits(plan, found, extends=False))
-            ]
-
-        if drifts := drifted(others):
-            raise drift_error([*drifted(plans), *drifts], f"sink {self._session.where}")
-
-    def _raise_lost(self, lost: Sequence[TablePlan]) -> None:
-        """Raise the error for tables of which rows are gone with the sink's table, if any."""
-        if lost:
-            gone = [TableDrift.gone(plan.schema.table, plan.sink_table) for plan in lost]
-            raise drift_error(gone, f"sink {self._session.where}")
+        self._shards.raise_lost(lost)
 
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
         """Drop the unique keys that the source has, too, from a sink table that is to be filled."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
@@ -56,3 +58,43 @@ def test_a_float_that_rounds_does_not_hold_one_that_does_not() -> None:
         "column v is float(7,3), at the source it is float"
     ]
     assert found(rounding, mysql_type("float")) == []
+
+
+NARROW_AND_WIDE = [
+    (mysql_type("int"), mysql_type("bigint")),
+    (mysql_type("enum", members=("a",)), mysql_type("enum", members=("a", "b"))),
+    (
+        mysql_type("decimal", precision=8, scale=2),
+        mysql_type("decimal", precision=10, scale=2),
+    ),
+    (mysql_type("text", charset="latin1"), mysql_type("longtext", charset="latin1")),
+    (mysql_type("tinyblob"), mysql_type("blob")),
+]
+
+
+@pytest.mark.parametrize(("narrow", "wide"), NARROW_AND_WIDE)
+def test_a_shared_table_may_have_the_wider_type_that_another_table_needs(
+    narrow: ColumnType, wide: ColumnType
+) -> None:
+    assert found(narrow, wide)
+    assert not list(mismatches(of(narrow), of(wide), is_shared=True))
+    assert list(mismatches(of(wide), of(narrow), is_shared=True))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (mysql_type("int"), mysql_type("int", unsigned=True)),
+        (mysql_type("enum", members=("a", "b")), mysql_type("enum", members=("b", "a"))),
+        (
+            mysql_type("decimal", precision=8, scale=2),
+            mysql_type("decimal", precision=9, scale=3),
+        ),
+        (mysql_type("float", precision=7, scale=3), mysql_type("float")),
+        (mysql_type("text", charset="latin1"), mysql_type("text", charset="latin2")),
+    ],
+)
+def test_two_types_of_a_shared_table_of_which_one_would_alter_values_do_not_go_together(
+    one: ColumnType, other: ColumnType
+) -> None:
+    assert list(mismatches(of(other), of(one), is_shared=True))

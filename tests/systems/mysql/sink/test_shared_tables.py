@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import OutputColumn, TableShape
+from airflow_cdc_provider.engine.sink.port import DeletesShards
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
@@ -85,6 +86,7 @@ def test_it_is_made_extended_and_cleared_for_one_shard(world: World) -> None:
         assert world.made().column("id").type.name == "bigint"
         with pytest.raises(RefusedError, match=r"column age is .* it is varchar\(9\); .*kind"):
             builder.require_fit([shard_of(world, "other")])
+        assert isinstance(builder, DeletesShards)
         builder.delete_shard(few)
     assert list(world.sink.execute("SELECT shop FROM people", database=world.target)) == [
         ("people",)
