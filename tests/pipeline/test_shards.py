@@ -414,3 +414,19 @@ def test_each_value_tells_two_tables_apart() -> None:
     assert len({*values["table"]}) == 1
     assert len({*values["database"]}) == len({*values["name"]}) == 2
     assert "constant='shop_1.orders'" in values["name"][0]
+
+
+def test_a_value_that_the_sinks_table_has_of_itself_gets_into_no_row(shards: Shop) -> None:
+    """Of the column `born` only the second shard has values."""
+    catch_up(shards)
+    own = "DATE DEFAULT '2011-01-01'"
+    change_at_sink = "ALTER TABLE orders MODIFY COLUMN born {}"
+    shards.sink.execute(change_at_sink.format(own), database=shards.target)
+    write(shards)
+    assert "sink.shared_table" in {each.code for each in check(shards.run()).findings}
+    with pytest.raises(TablesStoppedError, match="column born, which only others have"):
+        catch_up(shards)
+    assert shards.sink_rows("SELECT id FROM orders WHERE born > '2001-02-03'") == []
+    shards.sink.execute(change_at_sink.format("DATE NULL"), database=shards.target)
+    catch_up(shards)
+    require_union(shards)

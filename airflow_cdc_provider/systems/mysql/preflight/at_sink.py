@@ -39,6 +39,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import firing_triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.server.own_values import values_of_others
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -67,6 +68,17 @@ def sink_findings(
     found = read_schemas(sink.connection, targets, with_statement=False, role=Role.SINK)
     firing = firing_triggers(sink.connection, targets)
     yield from _shared(plans)
+    for table, text in values_of_others(sink.connection, plans).items():
+        yield Finding(
+            Code.SINK_SHARED_TABLE,
+            Level.BLOCK,
+            str(table),
+            f"in the sink's table that it shares {text}",
+            "columns that take NULL, without a value of their own",
+            "its rows would have values that nobody wrote",
+            "ALTER TABLE ... MODIFY these columns at the sink without DEFAULT and ON UPDATE",
+            only=str(table),
+        )
     written = _written_columns(plans)
     for plan in plans:
         yield from _unique_texts(plan, sink.capabilities.flavour.value)

@@ -77,7 +77,11 @@ class MySqlChangeStore:
                 spread_over(self._sessions[0], owner, plans, slots)
             if stopped is None or not stopped.is_ahead:
                 require_as_planned(
-                    self._sessions[0], owner, captured.followed, is_edge=edge is not None
+                    self._sessions[0],
+                    owner,
+                    captured.followed,
+                    known=plans,
+                    is_edge=edge is not None,
                 )
             tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
             marker = MarkerRows(edge)

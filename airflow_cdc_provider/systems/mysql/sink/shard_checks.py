@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
@@ -16,6 +17,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.shared_tables import extension
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
+from airflow_cdc_provider.systems.mysql.server.own_values import values_of_others
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.shared_tables import require_agreed, shards_of
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -41,6 +43,9 @@ class ShardChecks:
         asked = {plan.schema.table for plan in plans}
         for shards in shards_of(plans, self.known):
             require_agreed(list(map(self.carried, shards)), asked, self.session.where)
+            found = values_of_others(self.session.connection, shards)
+            if mine := {table: text for table, text in found.items() if table in asked}:
+                raise _with_values(mine, shards[0].sink_table, self.session.where)
 
     def require_whole(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
@@ -98,3 +103,14 @@ class ShardChecks:
     def _has_rows(self, plan: TablePlan) -> bool:
         """Tell whether rows of a plan's table were committed to the sink."""
         return ledger.holds_rows(self.session, self.owner, plan.schema.table)
+
+
+def _with_values(found: Mapping[TableId, str], target: TableId, where: str) -> RefusedError:
+    """Return the error for a shared table that writes values of its own into rows of shards."""
+    texts = [f"for {table}: {text}" for table, text in found.items()]
+    return RefusedError(
+        f"{target} gives rows values that their shard does not have: {'; '.join(texts)}",
+        where=f"table {target} on {where}",
+        risk="rows would have values that nobody wrote; nothing was written",
+        remedy="ALTER TABLE ... MODIFY these columns without DEFAULT and ON UPDATE, nullable",
+    ).about(*found)

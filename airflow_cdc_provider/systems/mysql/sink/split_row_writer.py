@@ -61,7 +61,7 @@ class SplitRowWriter:
         self.zero_dates = zero_dates
         create_ledger(session)
         self._lock = writers.register_writer(session, owner)
-        self._looks = TableLooks(session, owner)
+        self._looks = TableLooks(session, owner, plans)
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""

@@ -177,7 +177,9 @@ class MySqlTableBuilder:
 
     def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
         """Return the sink tables whose altered definitions may now refuse or alter rows."""
-        return table_drift.drifted(self._session, self._owner, plans, is_edge=self._is_edge)
+        return table_drift.drifted(
+            self._session, self._owner, plans, known=self._shards.known, is_edge=self._is_edge
+        )
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
         """Return the names of the sink table's columns, in lower case; none without a table."""

@@ -28,6 +28,7 @@ from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.server.own_values import values_of_others
 from airflow_cdc_provider.systems.mysql.server.trigger_looks import triggers_that_fire
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -37,25 +38,36 @@ _NO_SUCH_TABLE = 1146
 
 
 def drifted(
-    session: SinkSession, owner: Owner, plans: Sequence[TablePlan], *, is_edge: bool = False
+    session: SinkSession,
+    owner: Owner,
+    plans: Sequence[TablePlan],
+    *,
+    known: Sequence[TablePlan] = (),
+    is_edge: bool = False,
 ) -> tuple[TableDrift, ...]:
     """Return the sink tables whose definitions cannot hold the plans' rows as they are.
 
-    To a newer owner they may be right: then this one is fenced. On an edge of a topology a table
+    `known` are the pipeline's other tables, of which some may share these sink tables. To a newer
+    owner they may be right: then this one is fenced. On an edge of a topology a table
     may be ahead of its plan, where its rows are none the worse for it: the other node's people
     have made a change that the source's log still brings.
     """
-    found = tuple(_drifted(session, plans, is_edge=is_edge))
+    found = tuple(_drifted(session, plans, known, is_edge=is_edge))
     if found:
         ledger.check_generation(session, owner)
     return found
 
 
 def require_as_planned(
-    session: SinkSession, owner: Owner, plans: Sequence[TablePlan], *, is_edge: bool = False
+    session: SinkSession,
+    owner: Owner,
+    plans: Sequence[TablePlan],
+    *,
+    known: Sequence[TablePlan] = (),
+    is_edge: bool = False,
 ) -> None:
     """Refuse the plans if any sink table cannot hold their rows as they are."""
-    found = drifted(session, owner, plans, is_edge=is_edge)
+    found = drifted(session, owner, plans, known=known, is_edge=is_edge)
     if found:
         error = drift_error(found, f"sink {session.where}")
         raise error.with_remedy(WAY_BACK_OF_NODES) if is_edge else error
@@ -76,9 +88,11 @@ def missing_as_drift(session: SinkSession, plan: TablePlan) -> Iterator[None]:
 class TableLooks:
     """Checks sink tables' definitions for a session that writes splits, at most once a minute."""
 
-    def __init__(self, session: SinkSession, owner: Owner) -> None:
+    def __init__(self, session: SinkSession, owner: Owner, plans: Sequence[TablePlan]) -> None:
+        """`plans` are those of all the pipeline's tables."""
         self._session = session
         self._owner = owner
+        self._plans = plans
         self._looked_s: dict[TableId, float] = {}
 
     def require_as_planned(self, plan: TablePlan) -> None:
@@ -89,17 +103,18 @@ class TableLooks:
             return
         with missing_as_drift(self._session, plan):
             self._session.rows(f"SELECT 1 FROM {quote_table(plan.sink_table)} LIMIT 0")
-        require_as_planned(self._session, self._owner, [plan])
+        require_as_planned(self._session, self._owner, [plan], known=self._plans)
         self._looked_s[table] = now_s
 
 
 def _drifted(
-    session: SinkSession, plans: Sequence[TablePlan], *, is_edge: bool
+    session: SinkSession, plans: Sequence[TablePlan], known: Sequence[TablePlan], *, is_edge: bool
 ) -> Iterator[TableDrift]:
     """Yield the sink tables that are gone, unfit for the plan, or have a trigger."""
     targets = [plan.sink_table for plan in plans]
     found = read_schemas(session.connection, targets, with_statement=False, role=Role.SINK)
     firing = triggers_that_fire(session.connection, targets)
+    values = values_of_others(session.connection, [*known, *plans])
     for plan in plans:
         there, table = found.get(plan.sink_table), plan.sink_table
         if there is None:
@@ -108,6 +123,7 @@ def _drifted(
         differing = mismatches(plan.target, there, is_shared=plan.shard is not None)
         texts = [str(each) for each in differing if not (is_edge and each.is_loud)]
         texts += [firing_text(firing[table])] if table in firing else []
+        texts += [values[plan.schema.table]] if plan.schema.table in values else []
         if texts:
             is_shared = plan.shard is not None
             yield TableDrift(plan.schema.table, table, "; ".join(texts), is_shared=is_shared)
