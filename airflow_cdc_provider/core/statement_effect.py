@@ -6,6 +6,7 @@ Each system reads its own statements; what they come to is data, and travels wit
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -134,6 +135,15 @@ class StatementEffect:
         if _folded(name) in set(map(_folded, unique)):
             return True
         return self.drops_constraints and any(c.type.is_json_text for c in schema.columns)
+
+
+def came_from(table: TableId, statements: Sequence[StatementEffect]) -> TableId:
+    """Return the name that a table had before some statements, in their order, renamed it."""
+    for effect in reversed(statements):
+        for old, new in reversed(effect.renames):
+            if new == table:
+                table = old
+    return table
 
 
 def _folded(name: str) -> str:

@@ -128,6 +128,12 @@ class TableShape:
         return (*flag, *self.metadata.named.values())
 
     @property
+    def hides(self) -> bool:
+        """Tell whether the sink does not get all values of all rows."""
+        masks = any(each.mask is not None for each in self.columns)
+        return masks or bool(self.left_out) or not self.takes_others or self.where is not None
+
+    @property
     def shard_column(self) -> OutputColumn | None:
         """Return the column by which the sink's table is shared; None if it is this table's."""
         return next((each for each in self.columns if each.name == self.shard), None)

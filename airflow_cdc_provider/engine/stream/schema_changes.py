@@ -45,7 +45,7 @@ from airflow_cdc_provider.core.schema_changes import (
     names_behind,
     with_left_out,
 )
-from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind, came_from
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -391,7 +391,8 @@ class SchemaChanges:
             through=said.through,
             statement=said.found[0].sql[:300],
         )
-        if refused := change.difference.refused or self._unshared(after):
+        refused = change.difference.refused or self._unshared(after) or self._shown(plan, said)
+        if refused:
             stopped = _stopped(stopped_by, f"{change.table}: {refused}", change.table)
             raise stopped if plan.shape.is_identity else stopped.with_remedy(way_back(plan))
         return self._by_policy(change, said, stream, stopped_by)
@@ -449,6 +450,15 @@ class SchemaChanges:
             truncates=truncates and policy.truncate is Policy.APPLY,
             stamp=truncation(said.found[0], said.through) if truncates else None,
         )
+
+    def _shown(self, plan: TablePlan, said: _Statements) -> str:
+        """Return why a table would show what is hidden of the one that has its name now."""
+        effects = [statement.effect for statement in said.found]
+        origin = came_from(plan.schema.table, effects)
+        other = self._captured.plans.get(origin)
+        if other is None or not other.shape.hides or other.shape == plan.shape:
+            return ""
+        return f"it is the table that {origin} was, which the pipeline does not copy as it is"
 
     def _unshared(self, plan: TablePlan) -> str:
         """Return why a table cannot share its sink table any more; empty if it can."""
