@@ -416,6 +416,14 @@ def test_each_value_tells_two_tables_apart() -> None:
     assert "constant='shop_1.orders'" in values["name"][0]
 
 
+def test_a_shard_that_begins_again_keeps_nothing_in_columns_that_it_lacks(shards: Shop) -> None:
+    catch_up(shards)
+    alter(shards, "ALTER TABLE orders_1 DROP COLUMN d")
+    reset_tables(shards.run(), [TableId(shards.database, "orders_1")])
+    catch_up(shards)
+    require_union(shards)
+
+
 def test_a_value_that_the_sinks_table_has_of_itself_gets_into_no_row(shards: Shop) -> None:
     """Of the column `born` only the second shard has values."""
     catch_up(shards)

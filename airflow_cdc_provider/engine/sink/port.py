@@ -298,6 +298,9 @@ class TableBuilder(Protocol):
 class DeletesShards(Protocol):
     """A builder of tables that several tables of the source share."""
 
+    def empty_columns(self, plan: TablePlan, names: Collection[str]) -> None:
+        """Make columns NULL in all rows of a table; `names` are in lower case."""
+
     def delete_shard(self, plan: TablePlan) -> None:
         """Delete the rows of one shard from the sink's table; those of others stay.
 

@@ -7,8 +7,8 @@ picks it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 from airflow_cdc_provider.columns.changes import Statement
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
@@ -66,6 +66,22 @@ def _taken_by(effect: StatementEffect, table: TableId) -> ChangeKind | None:
 
 def delete_shard(sink: Sink, plan: TablePlan) -> None:
     """Delete a table's rows from the sink's table that it shares with others; these stay."""
+    with _shards_of(sink, plan) as shards:
+        shards.delete_shard(plan)
+
+
+def empty_columns(sink: Sink, plan: TablePlan, names: Collection[str]) -> None:
+    """Make columns NULL in a table's rows in the sink's table that it shares with others.
+
+    `names` are in lower case.
+    """
+    with _shards_of(sink, plan) as shards:
+        shards.empty_columns(plan, names)
+
+
+@contextmanager
+def _shards_of(sink: Sink, plan: TablePlan) -> Iterator[DeletesShards]:
+    """Open what changes a table's rows in one that it shares; refuse a sink that cannot."""
     with closing(sink.open_tables()) as tables:
         if not isinstance(tables, DeletesShards):
             raise RefusedError(
@@ -74,7 +90,7 @@ def delete_shard(sink: Sink, plan: TablePlan) -> None:
                 risk="rows of other tables would be lost; nothing was deleted",
                 remedy="delete them by hand",
             )
-        tables.delete_shard(plan)
+        yield tables
 
 
 def finish_removal(

@@ -56,7 +56,7 @@ from airflow_cdc_provider.pipeline.steps.file_diff import (
     picked_anew,
     require_unchanged,
 )
-from airflow_cdc_provider.pipeline.steps.former_shards import delete_former_shards
+from airflow_cdc_provider.pipeline.steps.former_shards import clear_former_shards
 from airflow_cdc_provider.pipeline.steps.hidden_columns import HiddenColumns, note_chosen
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
@@ -340,7 +340,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     plan_id = uuid.uuid4().hex
     if stream is None:
         ledger.start_plan(plan_id)
-        delete_former_shards(run, generation, found.tables)
+        clear_former_shards(run, generation, found.tables)
         # with the old plan gone from the ledger no table is streamed, so all are made ready
         created = _create_tables(run, found.tables, found.tables)
     else:

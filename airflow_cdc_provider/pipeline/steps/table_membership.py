@@ -30,7 +30,7 @@ from airflow_cdc_provider.pipeline.steps.checking import require_addable
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
-from airflow_cdc_provider.pipeline.steps.former_shards import delete_former_shards
+from airflow_cdc_provider.pipeline.steps.former_shards import clear_former_shards
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
 from airflow_cdc_provider.pipeline.steps.sink import (
@@ -159,7 +159,7 @@ def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId,
         _claim(run, generation, begun, origin.sink)
         names = tuple(plan.schema.table for plan in begun)
         at = ledger.change_tables(removed=names).start
-        delete_former_shards(run, generation, begun)
+        clear_former_shards(run, generation, begun)
         with closing(open_table_builder(run)) as builder:
             builder.create_missing(begun)  # without the unique keys of what nobody streams
         stream = ledger.change_tables(added=dict.fromkeys(names, at))

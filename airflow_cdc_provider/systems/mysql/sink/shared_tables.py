@@ -106,11 +106,7 @@ class SharedTable:
         if change.truncates or change.is_made_anew:
             self.take_rows_away(change)
         self.extend(found)
-        emptied = self._to_empty(change, found)
-        if emptied:
-            nulled = ", ".join(f"{quote_identifier(name)} = NULL" for name in emptied)
-            filled = " OR ".join(f"{quote_identifier(name)} IS NOT NULL" for name in emptied)
-            self._in_pieces(f"UPDATE {self._name} SET {nulled}", filled)
+        self.empty(self._to_empty(change, found))
 
     def take_rows_away(self, change: SchemaChange) -> None:
         """Delete the shard's rows, or mark them where it keeps deleted rows.
@@ -139,6 +135,13 @@ class SharedTable:
         dropped = () if change.keeps_dropped else change.difference.dropped
         names = [*dropped, *(() if change.rereads else change.difference.added)]
         return [name for name in names if name.lower() in there]
+
+    def empty(self, names: Sequence[str]) -> None:
+        """Make columns NULL in all rows of the shard."""
+        if names:
+            nulled = ", ".join(f"{quote_identifier(name)} = NULL" for name in names)
+            filled = " OR ".join(f"{quote_identifier(name)} IS NOT NULL" for name in names)
+            self._in_pieces(f"UPDATE {self._name} SET {nulled}", filled)
 
     def _definition(self, name: str) -> str:
         """Return a column's definition at the sink."""

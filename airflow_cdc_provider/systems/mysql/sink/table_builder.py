@@ -17,7 +17,8 @@ silence: whoever dropped that column took values with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
@@ -157,11 +158,24 @@ class MySqlTableBuilder:
 
     def delete_shard(self, plan: TablePlan) -> None:
         """Delete the rows of one shard from a sink table that others share."""
+        with self._shard(plan) as (shard, found):
+            if found is not None:
+                shard.delete_rows()
+
+    def empty_columns(self, plan: TablePlan, names: Collection[str]) -> None:
+        """Make columns NULL in the rows of one shard, as far as the sink's table has them."""
+        with self._shard(plan) as (shard, found):
+            columns = () if found is None else found.columns
+            shard.empty([c.name for c in columns if c.nullable and c.name.lower() in names])
+
+    @contextmanager
+    def _shard(self, plan: TablePlan) -> Iterator[tuple[SharedTable, TableSchema | None]]:
+        """Give a shard's part of a sink table, as the owner; and its definition, if it is there."""
         lock = writers.register_writer(self._session, self._owner)
         try:
             ledger.check_generation(self._session, self._owner)
-            if plan.sink_table in self._existing([plan]):
-                SharedTable(self._session, plan, flavour=self._flavour).delete_rows()
+            found = self._existing([plan]).get(plan.sink_table)
+            yield SharedTable(self._session, plan, flavour=self._flavour), found
         finally:
             writers.unregister_writer(self._session, lock)
 
