@@ -431,10 +431,11 @@ def test_a_server_that_goes_away_between_two_streams_is_waited_for(
 
 def test_where_the_sink_was_lost_no_table_comes_that_shows_what_is_masked(shop: Shop) -> None:
     masked = f'  "{shop.database}.orders": {{columns: {{exclude: [code]}}}}\n'
+    masked += f'  "{shop.database}.*": {{metadata: {{operation: _op}}}}\n'
     shop.path.write_text(f"{shop.path.read_text()}tables:\n{masked}")
     run = shop.run()
     synced(shop)
-    shop.at_source("CREATE TABLE copied AS SELECT id, code FROM orders")
+    shop.at_source("CREATE TABLE copied (PRIMARY KEY (id)) AS SELECT id, code FROM orders")
     later(shop)
     forget(shop, run)
     synced(shop)

@@ -424,6 +424,18 @@ def test_a_shard_that_begins_again_keeps_nothing_in_columns_that_it_lacks(shards
     require_union(shards)
 
 
+def test_shards_are_read_again_where_nobody_knows_what_they_were(mysql_shards: Shop) -> None:
+    shards = mysql_shards
+    catch_up(shards)
+    alter(shards, "ALTER TABLE orders_1 RENAME COLUMN d TO born, MODIFY COLUMN n BIGINT")
+    alter(
+        shards, "ALTER TABLE orders_1 DROP COLUMN born, ADD COLUMN born DATE DEFAULT '2001-01-01'"
+    )
+    shards.forget_state()
+    catch_up(shards)
+    require_union(shards)
+
+
 def test_a_value_that_the_sinks_table_has_of_itself_gets_into_no_row(shards: Shop) -> None:
     """Of the column `born` only the second shard has values."""
     catch_up(shards)

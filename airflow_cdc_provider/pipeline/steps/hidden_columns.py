@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
+from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_shape import TableShape
 from airflow_cdc_provider.pipeline.file.table_choice import name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.tables import Captured
 
-SHOWN_FIX = "give it a section of `tables`, or name it in source.tables"
+SHOWN_FIX = "give it a section of its own name, or name it in source.tables"
 
 
 def note_chosen(run: Run) -> None:
@@ -46,22 +47,27 @@ class HiddenColumns:
     captured: Captured
 
     def shown_by(self, plan: TablePlan) -> str:
-        """Return why a table that no section picks would show what is hidden; empty if it does not.
+        """Return why a table would show what a section of others hides; empty if it does not.
 
         A table that the file names exactly is one that a person wants as it is.
         """
         table, model = plan.schema.table, self.run.model
-        is_named = any(p.is_exact and p.matches(table) for p in model.source.patterns)
-        if is_named or name_in(model.tables, table, ignore_case=self._folds) is not None:
+        own = name_in(model.tables, table, ignore_case=self._folds)
+        named = [*model.source.patterns, *(() if own is None else [TablePattern.parse(own)])]
+        if any(pattern.is_exact and pattern.matches(table) for pattern in named):
             return ""
-        columns = {column.name.lower(): column.name for column in plan.schema.columns}
+        whose = (
+            "no section picks it" if own is None else f"the section {own}, which is its, does not"
+        )
+        hidden = frozenset[str]() if own is None else _hidden(model.tables[own].shape)
+        columns = {
+            c.name.lower(): c.name for c in plan.schema.columns if c.name.lower() not in hidden
+        }
         for name, section in model.tables.items():
             if found := _hidden(section.shape).intersection(columns):
                 shown = columns[min(found)]
-                return (
-                    f"{shown} is masked or left out by the section {name}, and no section picks it"
-                )
-        for name, chosen in self._chosen():
+                return f"{shown} is masked or left out by the section {name}, and {whose}"
+        for name, chosen in self._chosen() if own is None else ():
             if columns.keys() >= {*chosen}:
                 what = f"it has all columns of {name}, which is copied in part"
                 return f"{what}, and no section picks it"

@@ -224,7 +224,9 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
         streamed = {progress.table for progress in stream.tables}
         streamed |= {each.table for each in ledger.stopped()}
         adopted = found.captured.only(streamed)
-        if len(adopted.plans) == len(streamed):
+        # nobody knows what a shard was: its table has all columns that one of the others has
+        is_shared = any(plan.shard is not None for plan in adopted.plans)
+        if len(adopted.plans) == len(streamed) and not is_shared:
             require_former_rules(run, ledger)
             _adopt(run, state.generation, held, replace(found, captured=adopted))
             warning = _another_plan(run, held, state.plan_id, then="it is taken over")
