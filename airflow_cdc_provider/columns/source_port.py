@@ -486,8 +486,8 @@ class SharesHistory(Protocol):
 class Verifies(Protocol):
     """A source whose tables can be compared with a sink's."""
 
-    def open_side(self) -> VerifySide:
-        """Open the source's side of a comparison."""
+    def open_side(self, options: SourceOptions | None = None) -> VerifySide:
+        """Open the source's side of a comparison, of its values as these options have them."""
 
 
 class LoadLook(Protocol):

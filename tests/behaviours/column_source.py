@@ -16,6 +16,7 @@ from airflow_cdc_provider.columns.verify_port import (
     TableSide,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.table_schema import TableSchema
 
@@ -30,7 +31,7 @@ class ColumnSource:
     def digests(self) -> tuple[str, ...]:
         return (BY_COLUMNS,)
 
-    def open_side(self) -> ColumnSource:
+    def open_side(self, _options: SourceOptions | None = None) -> ColumnSource:
         return self
 
     def definition(self, table: TableId) -> TableSchema | None:

@@ -27,6 +27,7 @@ from airflow_cdc_provider.columns.source_port import Source, Verifies, offered
 from airflow_cdc_provider.columns.verify_port import Buckets, Hashes, Part, Sum
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import VerifyReport
@@ -56,6 +57,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     ranges: Mapping[TableId, Sequence[KeyRange]] = NO_RANGES,
     by_columns: bool = False,
     is_written_at_both: bool = False,
+    options: SourceOptions | None = None,
 ) -> VerifyReport:
     """Compare source and sink tables, all or those of `tables`; return the report.
 
@@ -64,14 +66,15 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     `recheck` waits until the stream has passed all that is committed at the source by now;
     without it `settle_s` seconds are waited instead. With `values` the rows that are shown have the
     values that differ. With `by_columns` no digest of the systems' own is used.
-    `is_written_at_both` says that the sink is a node that others write to.
+    `is_written_at_both` says that the sink is a node that others write to. `options` are those by
+    which the source's rows were read.
     """
     started = time.monotonic()
     wanted = [plan for plan in plans if tables is None or plan.schema.table in set(tables)]
     if not sink.abilities.verifiable:
         raise _incomparable(source, sink)
     with (
-        closing(offered(source, Verifies).open_side()) as here,
+        closing(offered(source, Verifies).open_side(options)) as here,
         closing(sink.open_side()) as there,
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="cdc-verify") as thread,
     ):

@@ -104,6 +104,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
             values=values,
             ranges=ranges,
             is_written_at_both=run.model.edge is not None,
+            options=run.model.source_options,
         )
         back = way_back()
         left_alone = frozenset() if back is None else back.stopped()

@@ -42,6 +42,7 @@ from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.windows import Clock
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
 from airflow_cdc_provider.systems.mysql.dialect.conditions import condition_of
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
@@ -352,14 +353,15 @@ class MySqlSource:
 
         return arrow_schemas(reading.schemas.values(), MySqlOptions.of(reading.options).zero_dates)
 
-    def open_side(self) -> MySqlVerifySide:
+    def open_side(self, options: SourceOptions | None = None) -> MySqlVerifySide:
         """Open the source's side of a verification."""
         from airflow_cdc_provider.systems.mysql.verify.verify_side import (  # noqa: PLC0415
             MySqlVerifySide,
         )
 
         connection = connect(self.endpoint, purpose="verify")
-        return MySqlVerifySide(connection, Role.SOURCE)
+        nulls = options is not None and MySqlOptions.of(options).zero_dates is ZeroDates.NULL
+        return MySqlVerifySide(connection, Role.SOURCE, nulls)
 
     def load_look(self, *, most_own: int) -> MySqlLoadLook:
         """Open a connection that tells how many threads of others run at the source."""

@@ -108,6 +108,37 @@ def test_a_sink_that_keeps_more_digits_of_a_second_has_the_same_keys_and_values(
         pair.both("DROP TABLE {}")
 
 
+@DIGESTS
+@pytest.mark.parametrize(("here", "there"), [TO_MARIADB, FROM_MARIADB])
+def test_dates_that_are_no_day_are_null_where_the_file_says_so(
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+    here: str,
+    there: str,
+    by_columns: bool,
+) -> None:
+    left, right = request.getfixturevalue(here), request.getfixturevalue(there)
+    databases = fresh_database(left), fresh_database(right)
+    pair = Pair(left, right, *databases, by_columns=by_columns)
+    pair.both("CREATE TABLE {} (id INT PRIMARY KEY, d DATE, m DATETIME(3), t TIMESTAMP NULL)")
+    dates = ["0000-00-00", "2024-00-17", "2024-03-00", "2023-02-29", "2024-04-31"]
+    days = ["2024-02-29", "2000-02-29", "0000-02-29", "2023-12-31", "9999-01-01"]
+    zero = "'0000-00-00 00:00:00'"
+    bad = ", ".join(f"({n}, '{each}', '{each} 01:02:03.5', {zero})" for n, each in enumerate(dates))
+    good = ", ".join(f"({n + 10}, '{each}', '{each}', NULL)" for n, each in enumerate(days))
+    pair.at_source(f"INSERT INTO {{}} VALUES {bad}, {good}, (20, NULL, NULL, NULL)")
+    nulls = ", ".join(f"({n}, NULL, NULL, NULL)" for n in range(len(dates)))
+    pair.at_sink(f"INSERT INTO {{}} VALUES {nulls}, {good}, (20, NULL, NULL, NULL)")
+    nulled = {"zero_dates": "null"}
+    assert pair.verify(options=nulled).equal
+    assert pair.verify().tables[0].different == len(dates)
+    pair.at_sink("UPDATE {} SET d = NULL WHERE id = 10")
+    pair.at_sink("UPDATE {} SET t = '2024-01-01 00:00:00' WHERE id = 0")
+    (table,) = pair.verify(options=nulled, values=True).tables
+    found = {(sample.key, str(sample.columns[0]).partition(":")[0]) for sample in table.samples}
+    assert found == {("0", "t"), ("10", "d")}
+
+
 def test_two_bytes_of_one_character_are_no_difference(pair: Pair) -> None:
     pair.both("CREATE TABLE {} (id INT PRIMARY KEY, v VARCHAR(9)) CHARACTER SET sjis")
     pair.at_source("INSERT INTO {} VALUES (1, _sjis x'433A5C74')")

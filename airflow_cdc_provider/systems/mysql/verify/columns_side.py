@@ -18,7 +18,12 @@ from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates, m
 from airflow_cdc_provider.systems.mysql.dialect.sql import by_key, of_shard, one_of, range_predicate
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, Role
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
-from airflow_cdc_provider.systems.mysql.verify.verify_text import float_bits, key_texts, plain_key
+from airflow_cdc_provider.systems.mysql.verify.verify_text import (
+    float_bits,
+    key_texts,
+    no_day,
+    plain_key,
+)
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_as_they_come
 from airflow_cdc_provider.systems.mysql.wire.text_values import select_expression
@@ -48,14 +53,26 @@ class MySqlColumnsSide:
     """One table on one server, whose rows are read as columns."""
 
     def __init__(
-        self, connection: ServerConnection, own: ColumnsRead, other: ColumnsRead, role: Role
+        self,
+        connection: ServerConnection,
+        own: ColumnsRead,
+        other: ColumnsRead,
+        role: Role,
+        nulled: Collection[str] = (),
     ) -> None:
+        """`nulled` are columns of which dates that are no day are read as NULL."""
         self._connection, self._read, self._role = connection, own, role
         self._key = tuple(_key_columns(own, other))
         columns = tuple(map(own.table.column, own.columns))
         self._columns = (*columns, *(each.column for each in self._key))
         self._selected = ", ".join(
-            [*map(select_expression, columns), *(each.selected for each in self._key)]
+            [
+                *(
+                    _days(each) if each.name in nulled else select_expression(each)
+                    for each in columns
+                ),
+                *(each.selected for each in self._key),
+            ]
         )
 
     def rows(self, keys: KeyRange) -> Iterator[KeyedRows]:
@@ -92,6 +109,11 @@ class MySqlColumnsSide:
         for chunk in chunks_as_they_come(raw, sql, decoder):
             rows = decoder.to_arrow(chunk)
             yield KeyedRows(rows.select(list(range(count))), tuple(rows.columns[count:]))
+
+
+def _days(column: Column) -> str:
+    """Return the SQL expression of a date that is NULL where it is no day of the calendar."""
+    return f"IF({no_day(column)}, NULL, {select_expression(column)})"
 
 
 def _key_columns(own: ColumnsRead, other: ColumnsRead) -> Iterator[_KeyColumn]:

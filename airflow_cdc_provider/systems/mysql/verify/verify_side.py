@@ -41,7 +41,11 @@ from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
 from airflow_cdc_provider.systems.mysql.verify.columns_side import MySqlColumnsSide
-from airflow_cdc_provider.systems.mysql.verify.verify_text import RowText, row_texts
+from airflow_cdc_provider.systems.mysql.verify.verify_text import (
+    RowText,
+    nulled_dates,
+    row_texts,
+)
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -250,6 +254,8 @@ class MySqlVerifySide:
 
     connection: ServerConnection
     role: Role
+    nulls_dates: bool = False
+    """Of the source: dates that are no day of the calendar are NULL at the sink."""
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -281,7 +287,7 @@ class MySqlVerifySide:
 
     def table(self, pair: TablePair) -> MySqlTableSide:
         """Return this side's table of a pair, with the SQL expressions to compare it by."""
-        left, right = row_texts(pair.source, pair.sink)
+        left, right = row_texts(pair.source, pair.sink, nulls_dates=self.nulls_dates)
         own, text = (pair.source, left) if self.role is Role.SOURCE else (pair.sink, right)
         key = pair.source.primary_key
         kind = MySqlTableSide if key else MySqlKeylessSide
@@ -289,7 +295,8 @@ class MySqlVerifySide:
 
     def columns_of(self, own: ColumnsRead, other: ColumnsRead) -> MySqlColumnsSide:
         """Return this side's table of a pair, to be read as columns."""
-        return MySqlColumnsSide(self.connection, own, other, self.role)
+        nulled = nulled_dates(own.table) if self.nulls_dates else frozenset[str]()
+        return MySqlColumnsSide(self.connection, own, other, self.role, nulled)
 
 
 def _cut(text: str | None) -> str | None:

@@ -34,7 +34,10 @@ from airflow_cdc_provider.systems.mysql.dialect.stand_ins import TEXT_LENGTHS
 
 _FLOATS = {"float", "double"}
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year", "decimal"}
-_TEMPORALS = {"date", "datetime", "timestamp", "time"}
+_DATES = {"date", "datetime", "timestamp"}
+_TEMPORALS = {*_DATES, "time"}
+_LENGTHS = (31, 2, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Days of the months; that of the second depends on the year."""
 _SHORT_TEXTS = {"char", "varchar", "enum", "set"}
 _LONG_TEXTS = {"tinytext", "text", "mediumtext", "longtext", "json"}
 _SHORT_BINARIES = {"binary", "varbinary"}
@@ -87,11 +90,16 @@ class RowText:
         )
 
 
-def row_texts(source: TableSchema, sink: TableSchema) -> tuple[RowText, RowText]:
-    """Return the SQL expressions for both sides' rows, over the source's copied columns."""
+def row_texts(
+    source: TableSchema, sink: TableSchema, *, nulls_dates: bool = False
+) -> tuple[RowText, RowText]:
+    """Return the SQL expressions for both sides' rows, over the source's copied columns.
+
+    With `nulls_dates` dates of the source that are no day of the calendar are NULL.
+    """
     theirs = {column.name.casefold(): column for column in sink.columns}
     pairs = [(column, theirs[column.name.casefold()]) for column in source.copied_columns]
-    here = _row_text(source, pairs)
+    here = _row_text(source, pairs, nulled_dates(source) if nulls_dates else frozenset())
     there = _row_text(source, [(right, left) for left, right in pairs])
     return here, there
 
@@ -106,16 +114,44 @@ def float_bits(digits: str) -> str:
     return struct.pack("<d", float(digits)).hex().upper()
 
 
-def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> RowText:
-    """Return one side's SQL expressions, from pairs of its column and the other side's."""
+def nulled_dates(table: TableSchema) -> frozenset[str]:
+    """Return the columns in which a date that is no day may be NULL at the sink: no key's."""
+    dates = {column.name for column in table.copied_columns if column.type.name in _DATES}
+    return frozenset(dates.difference(table.primary_key))
+
+
+def no_day(column: Column) -> str:
+    """Return the SQL condition that a date is no day of the calendar, by its text."""
+    text = f"CAST({quote_identifier(column.name)} AS CHAR)"
+    year, month, day = f"LEFT({text}, 4)", f"SUBSTR({text}, 6, 2)", f"SUBSTR({text}, 9, 2)"
+    is_leap = f"{year} % 4 = 0 AND ({year} % 100 <> 0 OR {year} % 400 = 0)"
+    days = ", ".join(f"IF({is_leap}, 29, 28)" if n == 2 else str(n) for n in _LENGTHS)
+    last = f"ELT({month} + 0, {days})"
+    return f"({month} = '00' OR {day} = '00' OR {day} + 0 > {last} + 0)"
+
+
+def _row_text(
+    source: TableSchema,
+    pairs: Sequence[tuple[Column, Column]],
+    nulled: frozenset[str] = frozenset(),
+) -> RowText:
+    """Return one side's SQL expressions, from pairs of its column and the other side's.
+
+    Dates of the columns `nulled` are NULL where they are no day.
+    """
     values, nulls, lengths, sizes, size = [], [], [], [], 0
     for own, other in pairs:
         name = quote_identifier(own.name)
         value = _value(own, other)
         may_be_null = own.nullable or other.nullable
-        values.append(f"IF({name} IS NULL, '', {value})" if own.nullable else value)
+        is_null = f"{name} IS NULL"
+        if own.name in nulled:
+            is_null = f"({is_null} OR {no_day(own)})"
+        values.append(
+            f"IF({is_null}, '', {value})" if own.nullable or own.name in nulled else value
+        )
         if may_be_null:
-            nulls.append(f"({name} IS NULL)")
+            nulls.append(f"({is_null})")
         if own.type.name in _SHORT_TEXTS and other.type.name not in TEXT_LENGTHS:
             lengths.append(f"IFNULL(CHAR_LENGTH({name}), 0)")
         if own.type.name in _SHORT_TEXTS | _LONG_TEXTS | _SHORT_BINARIES or _is_blob(own):
@@ -135,14 +171,16 @@ def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> Ro
         key=_key(source, by_name),
         floats=_float_places(source, by_name),
         size=" + ".join([*sizes, str(size)]),
-        columns=tuple(_column_text(own, other) for own, other in pairs),
+        columns=tuple(
+            _column_text(own, other, is_nulled=own.name in nulled) for own, other in pairs
+        ),
         may_be_unmade=" OR ".join(
             _unmade(own, other) for own, other in pairs if _grows(own, other)
         ),
     )
 
 
-def _column_text(own: Column, other: Column) -> ColumnText:
+def _column_text(own: Column, other: Column, *, is_nulled: bool) -> ColumnText:
     """Return the SQL expressions for one column."""
     name = quote_identifier(own.name)
     if own.type.name in _INTEGERS:
@@ -154,6 +192,8 @@ def _column_text(own: Column, other: Column) -> ColumnText:
     else:
         shown = f"CONVERT({name} USING utf8mb4)"
     identity = f"IFNULL({_hash(_value(own, other))}, '')"
+    if is_nulled:
+        identity = f"IF({no_day(own)}, '', {identity})"
     return ColumnText(own.name.casefold(), identity, f"LEFT({shown}, {SHOWN_CHARACTERS + 1})")
 
 
