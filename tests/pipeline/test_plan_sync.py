@@ -243,7 +243,7 @@ def test_a_masked_table_that_gets_another_name_is_not_copied_unmasked(
     found = {f.subject: f.observed for f in check(run).findings if f.code == "table.shown"}
     section = f"{shop.database}.orders"
     assert list(found) == held
-    assert found[held[0]].startswith(f"code is masked or left out by the section {section}")
+    assert found[held[0]].startswith(f"code is masked or left out by {section}, and no")
     assert found[held[2]].startswith(f"it has all columns of {shop.database}.some, which")
     assert shop.sink_rows("SHOW TABLES LIKE 'former'") == []
     named = f'  "{shop.database}.copied": {{}}\n'

@@ -8,8 +8,8 @@ such names are known: one is taken for its copy that has all columns which it ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
@@ -19,6 +19,7 @@ from airflow_cdc_provider.pipeline.file.table_choice import name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.tables import Captured
 
+_NO_SECTION = "no section picks it"
 SHOWN_FIX = "give it a section of its own name, or name it in source.tables"
 
 
@@ -39,54 +40,53 @@ def note_chosen(run: Run) -> None:
         run.store.keep_note(run.name, NoteKind.CHOSEN, noted)
 
 
-@dataclass(frozen=True, slots=True)
 class HiddenColumns:
     """What the file hides, and by which columns another table would show it."""
 
-    run: Run
-    captured: Captured
+    def __init__(self, run: Run, captured: Captured) -> None:
+        self._run, self._captured = run, captured
+        self._folds = captured.names_fold_case
+        shapes = {name: section.shape for name, section in run.model.tables.items()}
+        self._hidden = {name: _hidden(shape) for name, shape in shapes.items()}
 
     def shown_by(self, plan: TablePlan) -> str:
         """Return why a table would show what a section of others hides; empty if it does not.
 
         A table that the file names exactly is one that a person wants as it is.
         """
-        table, model = plan.schema.table, self.run.model
+        if not self._hidden:
+            return ""
+        table, model = plan.schema.table, self._run.model
         own = name_in(model.tables, table, ignore_case=self._folds)
         named = [*model.source.patterns, *(() if own is None else [TablePattern.parse(own)])]
         if any(pattern.is_exact and pattern.matches(table) for pattern in named):
             return ""
-        whose = (
-            "no section picks it" if own is None else f"the section {own}, which is its, does not"
-        )
-        hidden = frozenset[str]() if own is None else _hidden(model.tables[own].shape)
-        columns = {
-            c.name.lower(): c.name for c in plan.schema.columns if c.name.lower() not in hidden
-        }
-        for name, section in model.tables.items():
-            if found := _hidden(section.shape).intersection(columns):
-                shown = columns[min(found)]
-                return f"{shown} is masked or left out by the section {name}, and {whose}"
-        for name, chosen in self._chosen() if own is None else ():
-            if columns.keys() >= {*chosen}:
+        columns = {column.name.lower(): column.name for column in plan.schema.columns}
+        shown = columns.keys() - (() if own is None else self._hidden[own])
+        whose = f"the section {own}, which is its, does not" if own else _NO_SECTION
+        for name, hidden in self._hidden.items():
+            if found := hidden & shown:
+                return f"{columns[min(found)]} is masked or left out by {name}, and {whose}"
+        for name, chosen in self._chosen if own is None else ():
+            if columns.keys() >= chosen:
                 what = f"it has all columns of {name}, which is copied in part"
-                return f"{what}, and no section picks it"
+                return f"{what}, and {_NO_SECTION}"
         return ""
 
-    @property
-    def _folds(self) -> bool:
-        """Tell whether the source ignores case when it compares names."""
-        return self.captured.names_fold_case
-
-    def _chosen(self) -> Iterator[tuple[str, Collection[str]]]:
-        """Yield the tables that are filtered or copied in part, with their columns."""
-        for plan in self.captured.plans:
-            if _chooses(self.run.model.shape_of(plan.schema.table, ignore_case=self._folds)):
-                yield str(plan.schema.table), [each.name.lower() for each in plan.schema.columns]
-        for name, columns in _noted(self.run).items():
-            table = TableId.parse(name)
-            if _chooses(self.run.model.shape_of(table, ignore_case=self._folds)):
-                yield name, columns
+    @cached_property
+    def _chosen(self) -> Sequence[tuple[str, frozenset[str]]]:
+        """Return the tables that are filtered or copied in part, with their columns."""
+        now = {
+            str(plan.schema.table): [column.name.lower() for column in plan.schema.columns]
+            for plan in self._captured.plans
+        }
+        noted = [*now.items(), *_noted(self._run).items()]
+        shape_of = self._run.model.shape_of
+        return [
+            (name, frozenset(columns))
+            for name, columns in noted
+            if _chooses(shape_of(TableId.parse(name), ignore_case=self._folds))
+        ]
 
 
 def _noted(run: Run) -> Mapping[str, list[str]]:
