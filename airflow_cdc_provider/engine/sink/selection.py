@@ -222,13 +222,16 @@ class Selection:
             return before, _refused(barrier.refusal, barrier, tables, others_flow=others_flow)
         names = ", ".join(str(table) for table in tables)
         arguments = " ".join(table_option(table) for table in tables)
-        is_shared = any(self.captured.plans[table].shard for table in tables)
+        plans = [self.captured.plans[table] for table in tables]
+        hides = any(plan.shape.hides for plan in plans)
+        first = "see that the file still hides what it is to hide of it; then " if hides else ""
+        is_shared = any(plan.shard for plan in plans)
         dropped = "" if is_shared else ", or drop its table there, as after a RENAME"
         return before, TableChangedError(
             f"a statement changed {names}: {barrier.sql[:300]}",
             where=barrier.point.where,
             risk="none yet: what came before the statement is committed, nothing behind it",
-            remedy=f"make the same change at the sink{dropped}; "
+            remedy=f"{first}make the same change at the sink{dropped}; "
             f"then `reset` it with {arguments}: only that is read again",
         ).about(*tables)
 
