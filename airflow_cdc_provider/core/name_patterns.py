@@ -182,8 +182,7 @@ def _pattern(found: re.Match[str], *, is_target: bool) -> NamePattern:
             re.compile(text)
         except re.error as error:
             raise ValueError(f"/{text}/ is no regular expression: {error}") from None
-        is_name = re.fullmatch(r"\w+", text, re.ASCII)
-        return NamePattern.literal(text) if is_name else NamePattern(NameKind.REGEX, text)
+        return NamePattern(NameKind.REGEX, text)
     name = _name(found)
     if found["quoted"] is not None:
         return NamePattern.literal(name)

@@ -37,11 +37,6 @@ def test_a_tables_own_pattern_picks_it_alone(table: TableId, other: TableId) -> 
     assert pattern.matches(other) is (table == other)
 
 
-def test_a_regular_expression_of_letters_alone_is_a_name() -> None:
-    pattern = TablePattern.parse("/shop/./orders_1/")
-    assert (pattern.exact, str(pattern)) == (TableId("shop", "orders_1"), "shop.orders_1")
-
-
 @given(st.text(st.sampled_from("ab*./`\\{1}|( '"), max_size=14))
 @example("`db`.a..tmp*")
 @example("`db`...tmp*")

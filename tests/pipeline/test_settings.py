@@ -48,7 +48,6 @@ class Settled:
             f'  "{shop.database}.{table}": {{{each.in_file}}}\n'
             for each in self.settings
             for table in (each.table, f"{each.table}_later")
-            if each.in_file
         ]
         shop.path.write_text(
             FILE.format(name=f"p_{shop.database}", source=shop.database, sink=shop.target)

@@ -31,11 +31,20 @@ def hidden_findings(
 
 def _sees_all(grants: Grants, capabilities: Capabilities, database: NamePattern) -> bool:
     """Tell whether the account can see all tables of the databases of a pattern."""
-    if not database.is_exact:
+    name = _only_name(database)
+    if name is None:
         return any(grants.holds_on_all("SELECT", names) for names in _granted_as(database))
-    name = database.text
     names = {name, name.lower() if capabilities.names_fold_case else name}
     return any(grants.holds("SELECT", name) for name in names)
+
+
+def _only_name(database: NamePattern) -> str | None:
+    """Return the one database that a pattern fits; None if it may fit others.
+
+    A regular expression of letters alone fits what it says.
+    """
+    is_plain = not database.stars and re.fullmatch(r"\w+", database.text, re.ASCII)
+    return database.text if database.is_exact or is_plain else None
 
 
 def _granted_as(database: NamePattern) -> list[str]:
@@ -58,13 +67,14 @@ def _sure_letters(regex: str) -> str:
 
 def _hidden(grants: Grants, subject: str, pattern: Pattern) -> Finding:
     """Return the finding for a pattern that may match hidden tables."""
-    every = not pattern.database.is_exact
-    if every:
+    name = _only_name(pattern.database)
+    every = name is None
+    if name is None:
         # the last one has no more databases than it must
         least = _granted_as(pattern.database)[-1]
         level = "*" if least == "%" else quote_identifier(least)
     else:
-        level = quote_identifier(pattern.database.text)
+        level = quote_identifier(name)
     return Finding(
         Code.TABLE_HIDDEN,
         Level.BLOCK,
