@@ -114,9 +114,9 @@ class PipelineCode(FindingCode):
     TABLE_SHOWN = (
         "table.shown",
         "warn",
-        "a column of it is masked or left out elsewhere by that name, or it has all columns of a "
-        "table that is filtered or copied in part, and no section of `tables` picks it: it is "
-        "copied as it is; one that came later is not added",
+        "a column of it is masked or left out elsewhere by that name and not by its own section, "
+        "or, without a section, it has all columns of a table that is filtered or copied in part: "
+        "it is copied as it is; one that came later is not added",
     )
     TABLE_STOPPED = (
         "table.stopped",

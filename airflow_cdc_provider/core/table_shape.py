@@ -128,10 +128,20 @@ class TableShape:
         return (*flag, *self.metadata.named.values())
 
     @property
+    def hidden(self) -> frozenset[str]:
+        """Return the source's columns that are masked, or left out by name."""
+        masked = (each.source for each in self.columns if each.mask is not None)
+        return frozenset((*masked, *self.left_out))
+
+    @property
+    def is_part(self) -> bool:
+        """Tell whether the sink gets a part of the rows, or named columns alone."""
+        return not self.takes_others or self.where is not None
+
+    @property
     def hides(self) -> bool:
         """Tell whether the sink does not get all values of all rows."""
-        masks = any(each.mask is not None for each in self.columns)
-        return masks or bool(self.left_out) or not self.takes_others or self.where is not None
+        return bool(self.hidden) or self.is_part
 
     @property
     def shard_column(self) -> OutputColumn | None:

@@ -1,4 +1,4 @@
-"""Tables that would show what the file hides of another one, and that no section of it picks.
+"""Tables that would show what the file hides of another one.
 
 Sections go by name. A table that gets another name, or is made by `CREATE TABLE ... AS SELECT` of
 another one, would come with what is masked or left out there. It is known by the names of such
@@ -14,7 +14,6 @@ from functools import cached_property
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
 from airflow_cdc_provider.core.table_patterns import TablePattern
-from airflow_cdc_provider.core.table_shape import TableShape
 from airflow_cdc_provider.pipeline.file.table_choice import name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.tables import Captured
@@ -29,12 +28,14 @@ def note_chosen(run: Run) -> None:
     Those of tables that are gone by now stay noted: another one may have them. Of one that was
     altered those are noted that it had before, too.
     """
+    if not run.model.tables:
+        return
     folds = (origin := run.store.origin(run.name)) is not None and origin.names_fold_case
     before, now = _noted(run), {}
     for state in run.store.tables(run.name):
         name = str(state.table)
         columns = {column.name.lower() for column in state.plan.schema.columns}
-        if _chooses(run.model.shape_of(state.table, ignore_case=folds)):
+        if run.model.shape_of(state.table, ignore_case=folds).is_part:
             now[name] = sorted(columns.intersection(before.get(name, columns)) or columns)
     if before != (noted := {**before, **now}):
         run.store.keep_note(run.name, NoteKind.CHOSEN, noted)
@@ -46,8 +47,10 @@ class HiddenColumns:
     def __init__(self, run: Run, captured: Captured) -> None:
         self._run, self._captured = run, captured
         self._folds = captured.names_fold_case
-        shapes = {name: section.shape for name, section in run.model.tables.items()}
-        self._hidden = {name: _hidden(shape) for name, shape in shapes.items()}
+        self._hidden = {
+            name: frozenset(column.lower() for column in section.shape.hidden)
+            for name, section in run.model.tables.items()
+        }
 
     def shown_by(self, plan: TablePlan) -> str:
         """Return why a table would show what a section of others hides; empty if it does not.
@@ -85,7 +88,7 @@ class HiddenColumns:
         return [
             (name, frozenset(columns))
             for name, columns in noted
-            if _chooses(shape_of(TableId.parse(name), ignore_case=self._folds))
+            if shape_of(TableId.parse(name), ignore_case=self._folds).is_part
         ]
 
 
@@ -93,14 +96,3 @@ def _noted(run: Run) -> Mapping[str, list[str]]:
     """Return the noted columns of tables."""
     note = run.store.note(run.name, NoteKind.CHOSEN)
     return {} if note is None else note.form
-
-
-def _hidden(shape: TableShape) -> frozenset[str]:
-    """Return the columns of which the sink does not get the values, in lower case."""
-    masked = (each.source for each in shape.columns if each.mask is not None)
-    return frozenset(name.lower() for name in (*masked, *shape.left_out))
-
-
-def _chooses(shape: TableShape) -> bool:
-    """Tell whether the sink gets a part of the rows, or named columns alone."""
-    return not shape.takes_others or shape.where is not None

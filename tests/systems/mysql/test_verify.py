@@ -55,23 +55,31 @@ EVERY_VALUE = """
 POINT = "000000000101000000000000000000F03F0000000000000040"
 
 
+@pytest.fixture
+def between(
+    request: pytest.FixtureRequest, fresh_database: Callable[[SqlServer], str]
+) -> Callable[[str, str], Pair]:
+    """Make a pair of fresh databases on the servers that these fixtures are."""
+
+    def pair_of(here: str, there: str) -> Pair:
+        left, right = request.getfixturevalue(here), request.getfixturevalue(there)
+        return Pair(left, right, fresh_database(left), fresh_database(right))
+
+    return pair_of
+
+
 @DIGESTS
 @pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
 def test_equal_values_of_every_type_are_equal(
-    request: pytest.FixtureRequest,
-    fresh_database: Callable[[SqlServer], str],
-    here: str,
-    there: str,
-    by_columns: bool,
+    between: Callable[[str, str], Pair], here: str, there: str, by_columns: bool
 ) -> None:
-    left, right = request.getfixturevalue(here), request.getfixturevalue(there)
-    databases = fresh_database(left), fresh_database(right)
-    pair = Pair(left, right, *databases, by_columns=by_columns)
+    pair = between(here, there)
+    pair.by_columns = by_columns
     nulls = ", ".join(["NULL"] * 23)
-    for server, table in ((left, pair.table), (right, pair.target)):
+    for server, table in ((pair.here, pair.table), (pair.there, pair.target)):
         with source(server) as connection:
             definition = EVERY_TYPE
-            if "mysql_s" in there and "mariadb" in here and server is right:
+            if "mysql_s" in there and "mariadb" in here and server is pair.there:
                 definition = definition.replace("js JSON", "js LONGTEXT")
             query(connection, f"CREATE TABLE {table} ({definition})")
             query(connection, f"INSERT INTO {table} VALUES {EVERY_VALUE}, (4, {nulls})")
@@ -83,16 +91,11 @@ def test_equal_values_of_every_type_are_equal(
 @DIGESTS
 @pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB])
 def test_a_sink_that_keeps_more_digits_of_a_second_has_the_same_keys_and_values(
-    request: pytest.FixtureRequest,
-    fresh_database: Callable[[SqlServer], str],
-    here: str,
-    there: str,
-    by_columns: bool,
+    between: Callable[[str, str], Pair], here: str, there: str, by_columns: bool
 ) -> None:
-    left, right = request.getfixturevalue(here), request.getfixturevalue(there)
-    databases = fresh_database(left), fresh_database(right)
+    pair = between(here, there)
+    pair.by_columns = by_columns
     for kind, own, wide in (("DATETIME", 0, 6), ("TIMESTAMP", 3, 6), ("TIME", 0, 3)):
-        pair = Pair(left, right, *databases, by_columns=by_columns)
         pair.at_source(f"CREATE TABLE {{}} (id {kind}({own}) PRIMARY KEY, at {kind}({own}))")
         pair.at_sink(f"CREATE TABLE {{}} (id {kind}({wide}) PRIMARY KEY, at {kind}({wide}))")
         moments = [f"'2024-01-01 0{hour}:00:00'" for hour in range(4)]
@@ -111,15 +114,10 @@ def test_a_sink_that_keeps_more_digits_of_a_second_has_the_same_keys_and_values(
 @DIGESTS
 @pytest.mark.parametrize(("here", "there"), [TO_MARIADB, FROM_MARIADB])
 def test_dates_that_are_no_day_are_null_where_the_file_says_so(
-    request: pytest.FixtureRequest,
-    fresh_database: Callable[[SqlServer], str],
-    here: str,
-    there: str,
-    by_columns: bool,
+    between: Callable[[str, str], Pair], here: str, there: str, by_columns: bool
 ) -> None:
-    left, right = request.getfixturevalue(here), request.getfixturevalue(there)
-    databases = fresh_database(left), fresh_database(right)
-    pair = Pair(left, right, *databases, by_columns=by_columns)
+    pair = between(here, there)
+    pair.by_columns = by_columns
     pair.both("CREATE TABLE {} (id INT PRIMARY KEY, d DATE, m DATETIME(3), t TIMESTAMP NULL)")
     dates = ["0000-00-00", "2024-00-17", "2024-03-00", "2023-02-29", "2024-04-31"]
     days = ["2024-02-29", "2000-02-29", "0000-02-29", "2023-12-31", "9999-01-01"]

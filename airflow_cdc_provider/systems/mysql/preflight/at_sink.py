@@ -20,7 +20,11 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart
 from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import added_column
-from airflow_cdc_provider.systems.mysql.dialect.shared_tables import disagreements, extension
+from airflow_cdc_provider.systems.mysql.dialect.shared_tables import (
+    disagreements,
+    extension,
+    shards_of,
+)
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     carried,
     has_expression_default,
@@ -350,16 +354,12 @@ def _mismatches(plan: TablePlan, there: TableSchema) -> Iterable[Mismatch]:
 
 def _shared(plans: Sequence[TablePlan]) -> Iterator[Finding]:
     """Yield a finding for each table whose definition does not go into the table it shares."""
-    shared: dict[TableId, list[TablePlan]] = {}
-    for plan in plans:
-        if plan.shard is not None:
-            shared.setdefault(plan.sink_table, []).append(plan)
-    for target, shards in shared.items():
+    for shards in shards_of(plans):
         for found in disagreements(shards):
             yield Finding(
                 Code.SINK_SHARED_TABLE,
                 Level.BLOCK,
-                str(target),
+                str(shards[0].sink_table),
                 str(found),
                 "definitions of which one holds the values of the other",
                 "a value that does not fit is refused, and one that fits may be stored as another "

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.systems.mysql.dialect.shared_tables import shards_of
 from airflow_cdc_provider.systems.mysql.server.catalogue import name_conditions, stored_names
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.raw_connection import is_mariadb
@@ -23,17 +24,20 @@ def values_of_others(
 
     The shards of one table are to be among the plans together: their columns are looked at.
     """
-    together: dict[TableId, dict[TableId, set[str]]] = defaultdict(dict)
-    for plan in plans:
-        if plan.shard is not None:
-            names = {column.name.lower() for column in plan.target.as_copied.columns}
-            together[plan.sink_table][plan.schema.table] = names
-    found = _own_values(connection, [table for table, each in together.items() if len(each) > 1])
+    together = {
+        shards[0].sink_table: {
+            plan.schema.table: {column.name.lower() for column in plan.target.as_copied.columns}
+            for plan in shards
+        }
+        for shards in shards_of(plans)
+        if len(shards) > 1
+    }
+    found = _own_values(connection, together)
     told = {}
     for target, shards in together.items():
         theirs = set[str]().union(*shards.values())
+        values = found.get(target, {})
         for table, own in shards.items():
-            values = found.get(target, {})
             texts = [values[name] for name in sorted(theirs - own) if name in values]
             if texts:
                 told[table] = "; ".join(texts)

@@ -15,11 +15,11 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.shared_tables import extension
+from airflow_cdc_provider.systems.mysql.dialect.shared_tables import extension, shards_of
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.own_values import values_of_others
 from airflow_cdc_provider.systems.mysql.sink import ledger
-from airflow_cdc_provider.systems.mysql.sink.shared_tables import require_agreed, shards_of
+from airflow_cdc_provider.systems.mysql.sink.shared_tables import require_agreed
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 
@@ -39,7 +39,7 @@ class ShardChecks:
         return [plan for plan in plans if plan.shard is not None and not self._has_rows(plan)]
 
     def require_agreed(self, plans: Sequence[TablePlan]) -> None:
-        """Refuse shards whose definitions one sink table cannot have."""
+        """Refuse shards that one sink table cannot hold, or not as it is there already."""
         asked = {plan.schema.table for plan in plans}
         for shards in shards_of(plans, self.known):
             require_agreed(list(map(self.carried, shards)), asked, self.session.where)

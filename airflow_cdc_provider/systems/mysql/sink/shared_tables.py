@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.shared_tables import (
     disagreements,
     extension,
+    shards_of,
     united,
 )
 from airflow_cdc_provider.systems.mysql.dialect.sql import living, of_shard
@@ -29,19 +30,6 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _ROWS = 10_000
 """Rows that one statement changes."""
-
-
-def shards_of(plans: Sequence[TablePlan], known: Sequence[TablePlan]) -> list[list[TablePlan]]:
-    """Return the shards of each shared sink table that one of these plans goes to.
-
-    Those among the pipeline's `known` plans come first, as they are in `plans` if they are there.
-    """
-    latest = {plan.schema.table: plan for plan in (*known, *plans) if plan.shard is not None}
-    together: dict[TableId, list[TablePlan]] = {}
-    for plan in latest.values():
-        together.setdefault(plan.sink_table, []).append(plan)
-    wanted = {plan.sink_table for plan in plans}
-    return [shards for table, shards in together.items() if table in wanted]
 
 
 def require_agreed(shards: Sequence[TablePlan], asked: Collection[TableId], where: str) -> None:

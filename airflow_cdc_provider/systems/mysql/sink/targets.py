@@ -305,12 +305,14 @@ class MySqlTargets:
             strange = [each for each in by_name.get(name, ()) if not self._may_share(each)]
             if strange:
                 found.setdefault(name, _taken(plan, strange[0]))
+            elif name not in existing:
+                continue
             # rows of a shard are not known by the claim on its table, which may be older
             elif (name in owned if plan.shard is None else self._shard(plan) in shards) or (
                 has_ledger and ledger.holds_rows(self._session, self._owner, plan.schema.table)
             ):
                 owned.add(name)
-            elif name in existing:
+            else:
                 unknown.append(plan)
         for plan in unknown:
             name = self._name(plan.sink_table)
