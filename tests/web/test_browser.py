@@ -517,7 +517,7 @@ def test_the_throttle_says_why_nothing_is_read_and_is_changed(
     frame.get_by_label("rows a second").fill("5000")
     shot(tab, "throttle")
     frame.get_by_role("button", name="Change", exact=True).click()
-    frame.get_by_text("Throttle: 5,000 rows/s (").wait_for()
+    frame.locator("#notices").get_by_text("Throttle: 5,000 rows/s (").wait_for()
     wish = throttle_wish(lively, BUSY)
     assert wish is not None
     assert wish.changes == {"rows_per_second": 5000, "max_threads_running": None}
