@@ -49,11 +49,18 @@ class MadeLog(ChangelogWorld):
         self.stream_from(*rows, splits=splits)
         self.next_place = 100
 
-    def commit(self, *transactions: Sequence[Change], table: str = "orders") -> int:
-        """Commit transactions, ten bytes of log each; return the place behind them."""
+    def commit(
+        self,
+        *transactions: Sequence[Change],
+        table: str = "orders",
+        logged_at: Sequence[int] | None = None,
+    ) -> int:
+        """Commit transactions, ten bytes of log each; return the place behind them.
+
+        `logged_at` says where each change is in the log, as rows of XA are before its commit.
+        """
         batch = self.batch(*transactions, start=self.next_place, table=table)
-        changes = with_places(batch, self.next_place)
-        self.changes().apply(changes)
+        self.changes().apply(with_places(batch, self.next_place, logged_at))
         self.next_place += 10 * len(transactions)
         return self.next_place
 
@@ -74,10 +81,13 @@ class MadeLog(ChangelogWorld):
         return self.next_place
 
 
-def with_places(batch: ChangeBatch, start: int) -> ChangeBatch:
+def with_places(
+    batch: ChangeBatch, start: int, logged_at: Sequence[int] | None = None
+) -> ChangeBatch:
     """A batch whose changes say where their events begin: one byte behind their transaction."""
     (changes,) = batch.tables
-    numbers = start + 10 * changes.transaction.to_numpy() + 1
+    own = start + 10 * changes.transaction.to_numpy() + 1
+    numbers = own if logged_at is None else np.array(logged_at)
     facts = pa.record_batch(
         {
             "file": pa.array(["binlog.000001"] * len(changes), pa.string()),
@@ -96,8 +106,12 @@ def commits_of(root: Path, table: str = ORDERS) -> TableCommits:
 
 def parts_read(root: Path, table: str = ORDERS, **options: Any) -> list[tuple[FilePart, ...]]:
     given = {name: str(value) for name, value in options.items()}
-    asked = ReadOptions.parse({"path": str(root), "table": table, **given})
-    commits = commits_of(root, table)
+    return parts_asked({"path": str(root), "table": table, **given})
+
+
+def parts_asked(options: dict[str, str]) -> list[tuple[FilePart, ...]]:
+    asked = ReadOptions.parse(options)
+    commits = commits_of(asked.path, str(asked.table))
     return parts_of(commits, file_range(commits, asked.ends), part_bytes=asked.part_bytes)
 
 
