@@ -130,3 +130,9 @@ def rows_read(root: Path, table: str = ORDERS, **options: Any) -> list[dict[str,
 def changes_read(root: Path, **options: Any) -> list[tuple[Any, ...]]:
     """Rows of `orders` with what was done to each."""
     return [(row["_change_type"], row["id"], row["name"]) for row in rows_read(root, **options)]
+
+
+def exact_rows(root: Path, **options: Any) -> list[tuple[Any, ...]]:
+    """Rows with what makes each the only one."""
+    wanted = ("_commit_version", "_commit_order", "_change_type", "id", "name")
+    return [tuple(row[name] for name in wanted) for row in rows_read(root, **options)]
