@@ -65,7 +65,7 @@ class TypedLog:
         """Append what the server's log has since."""
         end = position_of(self._server)
         stream = self._ledger.stream()
-        options = {"facts": self._sink.abilities.facts}
+        options = {"facts": self._sink.abilities.facts, "schemas": lambda _table: self.schema}
         with (
             closing(self._sink.open_changes(arrow_schemas([self.schema]))) as changes,
             reading(self._server, stream.start, self.table, **options) as reader,
