@@ -49,6 +49,11 @@ class MadeLog(ChangelogWorld):
         self.stream_from(*rows, splits=splits)
         self.next_place = 100
 
+    def begin_both(self, *, orders: Sequence[Row], seats: Sequence[Row]) -> None:
+        """Publish the rows of both tables, and hand off."""
+        self.hand_off(orders=orders, seats=seats)
+        self.next_place = 100
+
     def commit(
         self,
         *transactions: Sequence[Change],
