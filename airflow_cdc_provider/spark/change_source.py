@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
-from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, read_rows
+from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, read_parts
 from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
 from airflow_cdc_provider.systems.changelog.reads.parts import parts_of
@@ -68,7 +68,7 @@ class ChangeLogSource(DataSource):
         if options.max_files is not None:
             raise refused(
                 "maxFilesPerTrigger is an option of a stream",
-                remedy="leave it out, or use spark.readStream",
+                remedy="leave it out, or read as a stream",
             )
         return ChangesReader(options, schema)
 
@@ -143,5 +143,4 @@ def read_partition(partition: InputPartition, *, with_truncates: bool) -> Iterat
     """Yield the rows of a partition's files, one file behind the other."""
     if not isinstance(partition, ChangesPartition):
         raise TypeError(f"{partition} is no partition of a change log")
-    for part in partition.parts:
-        yield from read_rows(part, partition.columns, with_truncates=with_truncates)
+    return read_parts(partition.parts, partition.columns, with_truncates=with_truncates)

@@ -30,7 +30,7 @@ def register(spark: SparkSession) -> None:
             where="register of format cdc",
             risk=NOTHING_STARTED,
             remedy="use PySpark 4.0 or newer for what reads the log; or read its files, which "
-            "sealed_files() lists, by spark.read.parquet",
+            "sealed_files() lists, as plain Parquet",
         )
     from airflow_cdc_provider.spark.change_source import ChangeLogSource  # noqa: PLC0415 - Spark 4
 

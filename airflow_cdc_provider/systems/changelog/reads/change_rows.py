@@ -21,6 +21,7 @@ from airflow_cdc_provider.columns.arrow_arrays import (
     as_numpy,
     mask_of,
     numbers_of,
+    one_batch,
     texts_of,
 )
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
@@ -51,6 +52,7 @@ CHANGE_TYPES = ("insert", "update_preimage", "update_postimage", "delete", TRUNC
 _INSERT, _BEFORE, _AFTER, _DELETE, _TRUNCATE = range(len(CHANGE_TYPES))
 _TYPE_OF = {"c": _INSERT, "r": _INSERT, "u": _AFTER, "d": _DELETE, "t": _TRUNCATE}
 _BATCH_ROWS = 16_384
+_JOINED_BYTES = 8 * 1024 * 1024
 _UNSIGNED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -114,6 +116,23 @@ def read_rows(
                 raise _truncated(part)
             if events:
                 yield events.rows(wanted)
+
+
+def read_parts(
+    parts: Sequence[FilePart], wanted: pa.Schema, *, with_truncates: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of parts one behind the other; small batches are put together."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for part in parts:
+        for batch in read_rows(part, wanted, with_truncates=with_truncates):
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if held and (rows > _BATCH_ROWS or size > _JOINED_BYTES):
+                yield one_batch(pa.Table.from_batches(held))
+                held, rows, size = [], batch.num_rows, batch.nbytes
+            held.append(batch)
+    if held:
+        yield one_batch(pa.Table.from_batches(held))
 
 
 def open_file(path: Path) -> pq.ParquetFile:

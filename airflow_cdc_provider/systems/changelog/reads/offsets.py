@@ -46,7 +46,7 @@ class StreamOffset:
                 raise refused(
                     f"a stream has no {name}",
                     remedy="leave it out, with trigger(availableNow=True) for what is there now; "
-                    "or read once, by spark.read",
+                    "or read it once, not as a stream",
                 )
         chosen = file_range(commits, options.ends) if options.ends else FileRange(0, 0)
         offset = cls.behind(commits, chosen.first)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.systems.changelog.files import Format
-from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, read_rows
+from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, read_parts
 from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
 from airflow_cdc_provider.systems.changelog.reads.parts import parts_of
@@ -124,8 +123,8 @@ def batches(root: Path, table: str = ORDERS, **options: Any) -> Iterator[pa.Reco
     columns = log_columns(commits_of(root, table), options.get("columns", ""))
     assert columns is not None
     with_truncates = options.get("truncates") == "rows"
-    for part in itertools.chain(*parts_read(root, table, **options)):
-        yield from read_rows(part, columns, with_truncates=with_truncates)
+    for parts in parts_read(root, table, **options):
+        yield from read_parts(parts, columns, with_truncates=with_truncates)
 
 
 def rows_read(root: Path, table: str = ORDERS, **options: Any) -> list[dict[str, Any]]:

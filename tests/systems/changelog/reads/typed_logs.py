@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, Type
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas
+from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from tests.servers.given import SqlServer
@@ -65,10 +66,11 @@ class TypedLog:
         """Append what the server's log has since."""
         end = position_of(self._server)
         stream = self._ledger.stream()
+        assert stream is not None
         options = {"facts": self._sink.abilities.facts, "schemas": lambda _table: self.schema}
         with (
             closing(self._sink.open_changes(arrow_schemas([self.schema]))) as changes,
-            reading(self._server, stream.start, self.table, **options) as reader,
+            reading(self._server, own(stream.start), self.table, **options) as reader,
         ):
             for batch in reader.read_to(end.binlog):
                 changes.apply(batch)
