@@ -59,6 +59,7 @@ class TableCommits:
         self.last_us = 0
         """The time of the last commit, of any table, in microseconds since the epoch."""
         self.has_former_log = False
+        """Whether an earlier log of this folder had rows that do not count any more."""
         self.begin: LogPosition | None = None
         """Where the stream began; None before the hand-off."""
         self.is_one_server = True
@@ -67,7 +68,6 @@ class TableCommits:
         self._manifest = Manifest(root, "")
         self._state = LogState()
         self._last: Record | None = None
-        self._has_plan = False
 
     @property
     def last_version(self) -> int:
@@ -138,7 +138,7 @@ class TableCommits:
 
     def _begin_log(self, record: Record) -> None:
         """Forget the files of a former log."""
-        self.has_former_log, self._has_plan = self._has_plan, True
+        self.has_former_log = self.has_former_log or self.begin is not None
         self._name_log(record)
         self.files, self.begin, self.is_one_server = [], None, True
 

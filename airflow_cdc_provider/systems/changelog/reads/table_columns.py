@@ -23,9 +23,9 @@ def log_columns(commits: TableCommits, wanted: str = "") -> pa.Schema | None:
     if sample is None:
         return None
     if not sample.path.endswith(".parquet"):
-        raise _untyped(commits, "JSON, which has no types", "spark.read.json")
+        raise _untyped(commits, "JSON, which has no types")
     if commits.types != NATIVE:
-        raise _untyped(commits, "the types of Debezium's envelope", "spark.read.parquet")
+        raise _untyped(commits, "the types of Debezium's envelope")
     own = table_columns(commits.root / sample.path)
     reserved = {name.lower() for name in COMMIT_COLUMNS}
     for name in own.names:
@@ -35,7 +35,7 @@ def log_columns(commits: TableCommits, wanted: str = "") -> pa.Schema | None:
                 where=str(commits.root),
                 risk=NOTHING_STARTED,
                 remedy="rename the column in the pipeline file (tables.columns.rename), then "
-                "`reset`; or read the files, which sealed_files() lists, by spark.read.parquet",
+                "`reset`; or read the files, which sealed_files() lists, as plain Parquet",
             )
     chosen = _chosen(own, wanted) if wanted else list(own)
     return pa.schema([*chosen, *COMMIT_COLUMNS.items()])
@@ -57,13 +57,13 @@ def _chosen(own: pa.Schema, wanted: str) -> list[pa.Field]:
     return [own.field(name) for name in dict.fromkeys(names)]
 
 
-def _untyped(commits: TableCommits, form: str, instead: str) -> RefusedError:
+def _untyped(commits: TableCommits, form: str) -> RefusedError:
     """Return the error for a log whose files do not say the types of the table's columns."""
     return RefusedError(
         f"the files of {commits.table} are in {form}, so the types of its columns are not known",
         where=str(commits.root),
         risk="a guessed type would change values; nothing was read",
         remedy="write the log with sink.format: parquet (and types: native, the default), begun "
-        f"anew by `reset`; or read the files, which sealed_files() lists, by {instead}: they have "
+        "anew by `reset`; or read the files, which sealed_files() lists, as they are: they have "
         "Debezium's envelopes",
     )

@@ -192,6 +192,14 @@ def test_what_a_former_log_held_is_not_kept(tmp_path: Path) -> None:
     assert changes_read(log.root, startingVersion=begun) == [("insert", 1, "A")]
 
 
+def test_a_snapshot_that_was_begun_again_threw_no_rows_away(tmp_path: Path) -> None:
+    log = MadeLog(root=tmp_path / "log")
+    log.publish(log.splits(), log.split(), (1, "a"))
+    log.begin_plan("two")
+    log.begin((1, "A"))
+    assert changes_read(log.root, startingVersion=0) == [("insert", 1, "A")]
+
+
 def test_a_log_of_several_servers_has_no_places_but_versions(tmp_path: Path) -> None:
     log = MadeLog(root=tmp_path / "log")
     log.begin((1, "a"))
