@@ -198,7 +198,8 @@ def changes_of(spark: SparkSession, log: Path, table: str, **options: str) -> li
     is_after = "_change_type = 'update_postimage'"
     found = reader.load(str(log)).selectExpr("*", f"{is_after} AS is_after")
     found = found.orderBy("_commit_version", "_commit_order", "is_after")
-    return found.toArrow().to_pylist()
+    rows: list[Any] = found.toArrow().to_pylist()
+    return rows
 
 
 def followed(
