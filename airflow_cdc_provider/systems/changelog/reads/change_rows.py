@@ -51,7 +51,7 @@ TRUNCATE = "truncate"
 CHANGE_TYPES = ("insert", "update_preimage", "update_postimage", "delete", TRUNCATE)
 _INSERT, _BEFORE, _AFTER, _DELETE, _TRUNCATE = range(len(CHANGE_TYPES))
 _TYPE_OF = {"c": _INSERT, "r": _INSERT, "u": _AFTER, "d": _DELETE, "t": _TRUNCATE}
-_BATCH_ROWS = 16_384
+_BATCH_ROWS = 8_192
 _JOINED_BYTES = 8 * 1024 * 1024
 _UNSIGNED = {
     pa.uint8(): pa.int16(),
