@@ -58,10 +58,10 @@ class UniqueIndex:
                 return f"has column {part.column}, which the catalogue does not show"
             if part.prefix:
                 return f"has only a prefix of column {column.name}"
-            if column.nullable:
-                return f"has column {column.name}, which may be NULL"
             if column.generated:
                 return f"has column {column.name}, which is computed"
+            if column.nullable:
+                return f"has column {column.name}, which may be NULL"
         return ""
 
 
