@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.filtering import true_in
+from airflow_cdc_provider.columns.hashed_values import hashed
 from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.columns.row_stamps import no_stamps, stamped_alike, stamped_changes
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
@@ -31,6 +32,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import RowFilter
 from airflow_cdc_provider.core.row_metadata import RowStamp
+from airflow_cdc_provider.core.salts import salt_bytes
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn
 
 
@@ -185,6 +187,8 @@ def _masked(values: pa.Array, mask: Mask) -> pa.Array:
     kind = values.type
     if mask.kind is MaskKind.NULL:
         return pa.nulls(len(values), kind)
+    if mask.kind is MaskKind.SHA256:
+        return hashed(values, salt_bytes(mask))
     kept = _kept(values, mask)
     return pc.utf8_rtrim(kept, " ") if pa.types.is_string(kind) else kept
 

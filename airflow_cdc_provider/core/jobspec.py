@@ -26,6 +26,8 @@ SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
 STATE_DSN_ENV = "AIRFLOW_CDC_STATE_DSN"
 REPLICA_DSN_ENV = "AIRFLOW_CDC_REPLICA_{number}_DSN"
 """Of the replicas whose lag holds the snapshot up, numbered from 1."""
+SALT_ENV = "AIRFLOW_CDC_SALT_{number}"
+"""Of the salts of masks, numbered from 1."""
 ANY_PORT = range(1)
 """Port 0: whichever is free."""
 SourceOptions = Mapping[str, Any]
@@ -111,6 +113,19 @@ class JobSpec:
     """How fast splits are handed out, and under what load none is."""
     replica_envs: tuple[str, ...] = ()
     """The environment variables with the DSNs of the replicas that the throttle looks at."""
+    salts: tuple[str, ...] = ()
+    """The names of the salts by which columns are masked."""
+
+    @property
+    def salt_envs(self) -> tuple[str, ...]:
+        """Return the environment variables with the salts, in the order of their names."""
+        return tuple(SALT_ENV.format(number=number) for number, _ in enumerate(self.salts, 1))
+
+    @property
+    def secret_envs(self) -> tuple[str, ...]:
+        """Return all environment variables from which the driver takes DSNs and salts."""
+        servers = self.source_env, self.sink_env, self.state_env
+        return (*servers, *self.replica_envs, *self.salt_envs)
 
     @property
     def assigner_ports(self) -> range:
@@ -156,6 +171,7 @@ class JobSpec:
                 "schema_changes": SchemaPolicy.from_json(form.get("schema_changes", {})),
                 "throttle": ThrottleLimits.from_json(form.get("throttle", {})),
                 "replica_envs": tuple(form.get("replica_envs", ())),
+                "salts": tuple(form.get("salts", ())),
                 "edge": None if form.get("edge") is None else Topology.from_json(form["edge"]),
             }
         )

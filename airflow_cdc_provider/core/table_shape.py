@@ -7,7 +7,7 @@ source's and a shape; `columns.shaping` turns the rows and changes of the one in
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -31,6 +31,7 @@ Constant = int | str
 SHARD_LENGTH = 129
 """Characters of a shard's name: those of a database and a table with the dot between them."""
 _MASKED_KINDS = frozenset({TypeKind.TEXT, TypeKind.BINARY})
+_HASHED_KINDS = _MASKED_KINDS | {TypeKind.INTEGER}
 
 
 class MaskKind(StrEnum):
@@ -44,6 +45,8 @@ class MaskKind(StrEnum):
     """The first characters of a text, the first bytes of a binary."""
     LAST = "last"
     """The last characters of a text, the last bytes of a binary."""
+    SHA256 = "sha256"
+    """The SHA-256 of a salt and the value, in hexadecimal digits: equal values stay equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class Mask:
     """Of `MaskKind.FIXED`."""
     length: int = 0
     """Of `MaskKind.FIRST` and `LAST`: characters of texts, bytes of binaries."""
+    salt: str = ""
+    """The name of the salt of `MaskKind.SHA256` (`core.salts`)."""
+    proof: str = field(default="", compare=False)
+    """What tells whether the salt is the one by which rows were masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,11 @@ class OutputColumn:
     constant: Constant | None = None
     type: str = ""
     """The sink's own name of its type; empty: the source's type, or what stands in for it."""
+
+    @property
+    def is_hashed(self) -> bool:
+        """Tell whether hashes stand in the place of its values."""
+        return self.mask is not None and self.mask.kind is MaskKind.SHA256
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +261,8 @@ class AddedTypes:
     text: ColumnType
     flag: ColumnType
     """A whole number of 8 bits."""
+    digest: ColumnType
+    """A text of 64 hexadecimal digits."""
     metadata: MetadataTypes | None = None
     """None: the sink has no columns of metadata."""
 
@@ -296,7 +310,7 @@ def shaped_schema(
 def _output_column(form: Mapping[str, Any]) -> OutputColumn:
     """Read a column of the sink from its JSON."""
     mask = form["mask"]
-    read = None if mask is None else Mask(MaskKind(mask["kind"]), mask["text"], mask["length"])
+    read = None if mask is None else Mask(**{**mask, "kind": MaskKind(mask["kind"])})
     kind = form.get("type", "")  # not named by earlier releases
     return OutputColumn(form["name"], form["source"], read, form["constant"], kind)
 
@@ -355,10 +369,18 @@ def _require_value(
     if not output.source:
         raise ValueError(f"{output.name} of {schema.table} is a constant, which is not masked")
     kind = copied[output.source].type
+    if output.mask.kind is MaskKind.SHA256:
+        if kind.kind not in _HASHED_KINDS:
+            raise ValueError(
+                f"{output.source} of {schema.table} is neither text nor binary nor a whole number: "
+                "it can be masked by NULL alone"
+            )
+        return
     if output.mask.kind is not MaskKind.NULL and kind.kind not in _MASKED_KINDS:
+        others = "SHA-256 or NULL" if kind.kind in _HASHED_KINDS else "NULL alone"
         raise ValueError(
             f"{output.source} of {schema.table} is neither text nor binary: it can be masked "
-            "by NULL alone"
+            f"by {others}"
         )
     if output.mask.kind is MaskKind.FIXED:
         _require_room(f"{output.source} of {schema.table}", output.mask.text, kind)
@@ -393,12 +415,13 @@ def _column(
         return Column(output.name, made, nullable=bool(shape.shard) and not is_key)
     column = schema.column(output.source)
     is_nulled = output.mask is not None and output.mask.kind is MaskKind.NULL
-    return replace(
+    at_sink = replace(
         column,
         name=output.name,
         nullable=(column.nullable or is_nulled or bool(shape.shard)) and not is_key,
         auto_increment=False,
     )
+    return replace(at_sink, type=added.digest) if output.is_hashed else at_sink
 
 
 def _unique_keys(schema: TableSchema, shape: TableShape) -> Iterator[UniqueKey]:

@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, PipelineState, TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.core.salts import Salt, keep_salts
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.scrubbing import Secrets
@@ -46,10 +47,12 @@ class JobServers:
     secrets: Secrets = field(default_factory=Secrets)
     replicas: tuple[Endpoint, ...] = ()
     """Those whose lag holds up what reads splits."""
+    salts: tuple[Salt, ...] = ()
+    """Those by which columns are masked."""
 
     @classmethod
     def from_environment(cls, spec: JobSpec, environ: Mapping[str, str] = os.environ) -> JobServers:
-        """Read the DSNs from the environment variables that the spec names."""
+        """Read DSNs and salts from the environment variables that the spec names."""
         source, sink, state = (
             _dsn(environ, name, what)
             for name, what in (
@@ -59,15 +62,22 @@ class JobServers:
             )
         )
         replicas = [_dsn(environ, name, "replica") for name in spec.replica_envs]
+        salts = tuple(
+            Salt(name, _dsn(environ, variable, name))
+            for name, variable in zip(spec.salts, spec.salt_envs, strict=True)
+        )
+        keep_salts(salts)
+        secrets = Secrets.of_dsns(source, sink, state, *replicas)
         return cls(
             _place(Endpoint.parse, source, spec.source_env),
             _place(parse_sink, sink, spec.sink_env),
             state,
-            Secrets.of_dsns(source, sink, state, *replicas),
+            secrets.with_texts(*(salt.text for salt in salts)),
             tuple(
                 _place(Endpoint.parse, dsn, name)
                 for name, dsn in zip(spec.replica_envs, replicas, strict=True)
             ),
+            salts,
         )
 
 

@@ -31,6 +31,10 @@ class Secrets:
         """Collect secrets whose text is used unchanged, such as a webhook's URL."""
         return cls(frozenset(text for text in texts if text))
 
+    def with_texts(self, *texts: str) -> Secrets:
+        """Return these secrets and others whose text is used unchanged."""
+        return Secrets(self._texts.union(filter(None, texts)))
+
     def scrub(self, text: str) -> str:
         """Return the text without any password."""
         for secret in sorted(self._texts, key=len, reverse=True):

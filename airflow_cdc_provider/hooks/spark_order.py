@@ -133,8 +133,7 @@ def _problem(
 
 def _kubernetes_problem(spec: JobSpec, conf: Mapping[str, str]) -> tuple[str, str] | None:
     """Return problem and fix if settings for Kubernetes are missing, else None."""
-    variables = (spec.source_env, spec.sink_env, spec.state_env, *spec.replica_envs)
-    named = [f"{_SECRET}.{name}" for name in variables]
+    named = [f"{_SECRET}.{name}" for name in spec.secret_envs]
     lacking = [name for name in named if not conf.get(name)]
     if lacking:
         return (

@@ -10,21 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.jobspec import (
     REPLICA_DSN_ENV,
+    SALT_ENV,
     SINK_DSN_ENV,
     SOURCE_DSN_ENV,
     STATE_DSN_ENV,
 )
+from airflow_cdc_provider.core.salts import SHORTEST_SALT, Salt
 from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
 from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.file.mask_sections import SaltReference
 from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.pipeline.file.problems import Path
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.engine.scrubbing import Secrets
 
 DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
@@ -57,14 +63,26 @@ class Servers:
     replicas: tuple[Endpoint, ...] = ()
     """Those that the throttle looks at."""
     replica_dsns: tuple[str, ...] = field(default=(), repr=False)
+    salts: tuple[Salt, ...] = ()
+    """Those by which columns are masked."""
+
+    @property
+    def secrets(self) -> Secrets:
+        """Return what is taken out of any text that leaves a job: passwords and salts."""
+        # a check that finds nothing wrong needs nothing of the engine
+        from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
+
+        dsns = self.source_dsn, self.sink_dsn, self.state_dsn, *self.replica_dsns
+        return Secrets.of_dsns(*dsns).with_texts(*(salt.text for salt in self.salts))
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables that give a job's process its DSNs."""
+        """Return the environment variables that give a job's process its DSNs and salts."""
         return {
             SOURCE_DSN_ENV: self.source_dsn,
             SINK_DSN_ENV: self.sink_dsn,
             STATE_DSN_ENV: self.state_dsn,
             **dict(zip(replica_variables(len(self.replica_dsns)), self.replica_dsns, strict=True)),
+            **{SALT_ENV.format(number=n): salt.text for n, salt in enumerate(self.salts, 1)},
         }
 
 
@@ -102,6 +120,7 @@ def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool =
         default_state=default_state,
         replicas=tuple(_endpoint(loaded, path, dsns[path]) for path in replicas),
         replica_dsns=tuple(dsns[path] for path in replicas),
+        salts=_salts(loaded, dsn_of),
     )
 
 
@@ -168,6 +187,43 @@ def _dsns(
     if missing:
         raise loaded.refusal(*missing)
     return found
+
+
+def _salts(loaded: LoadedPipeline, dsn_of: DsnOf) -> tuple[Salt, ...]:
+    """Find the salts of masks; refuse the lines of those that are missing or too short."""
+    found: dict[str, Salt] = {}
+    problems: list[tuple[Path, str, str]] = []
+    for section, settings in loaded.model.tables.items():
+        for column, reference in settings.columns.salts.items():
+            text = _salt_text(reference, dsn_of)
+            found[reference.name] = Salt(reference.name, text)
+            if len(text.encode()) < SHORTEST_SALT:
+                path = ("tables", section, "columns", "mask", column, "sha256")
+                problems.append(_wrong_salt(path, reference, text))
+    if problems:
+        raise loaded.refusal(*problems)
+    return tuple(found.values())
+
+
+def _salt_text(reference: SaltReference, dsn_of: DsnOf) -> str:
+    """Return a salt: a variable's text or a connection's password; empty if there is none."""
+    if reference.salt_env is not None:
+        return dsn_of(Reference(dsn_env=reference.salt_env)) or ""
+    fields = dsn_of.fields(reference.conn_id or "") if isinstance(dsn_of, Connections) else None
+    return "" if fields is None else fields.password
+
+
+def _wrong_salt(path: Path, reference: SaltReference, text: str) -> tuple[Path, str, str]:
+    """Return the path, problem and fix for a salt that is missing or too short."""
+    if reference.salt_env is not None:
+        what = f"the environment variable {reference.salt_env}"
+        fix = f"export {reference.salt_env}=$(openssl rand -hex 16), and keep it"
+    else:
+        what = f"the password of the connection {reference.conn_id!r}"
+        fix = "make a connection of any type with the salt as its password, and keep it"
+    if text:
+        return path, f"{what} has {len(text.encode())} bytes: a salt has {SHORTEST_SALT}", fix
+    return path, f"{what} is not set, and is the salt of this column's mask", fix
 
 
 def _missing(path: Path, reference: Reference) -> tuple[Path, str, str]:

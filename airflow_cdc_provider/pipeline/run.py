@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
 from airflow_cdc_provider.core.owners import is_gone, this_process
 from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.core.salts import keep_salts
 from airflow_cdc_provider.pipeline.connections import Connections, DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
@@ -87,7 +88,7 @@ def open_run(
     loaded: LoadedPipeline, dsn_of: DsnOf, *, owner: str = "", in_airflow: bool = False
 ) -> Run:
     """Open a run: find its servers and open the state store, which is created if needed."""
-    servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
+    servers = _servers(loaded, dsn_of, in_airflow=in_airflow)
     if servers.default_state is not None:
         servers.default_state.parent.mkdir(parents=True, exist_ok=True)
     store = open_store(servers.state_dsn)
@@ -108,9 +109,16 @@ def open_run(
 
 def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Run:
     """Open a run that only reads; a state store that does not exist reads as empty."""
-    servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
+    servers = _servers(loaded, dsn_of, in_airflow=in_airflow)
     store = open_read_only(servers.state_dsn)
     return Run(loaded, servers, store, this_process(), connections=_connections(dsn_of))
+
+
+def _servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool) -> Servers:
+    """Find the servers of a pipeline, and make the salts of its masks known to this process."""
+    servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
+    keep_salts(servers.salts)
+    return servers
 
 
 def _connections(dsn_of: DsnOf) -> Connections | None:

@@ -26,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from tests.columns.test_shaping import NUMBER, ORDERS, ROWS, TEXT, changes_of, listed, rows_of
 
 MOMENT = ColumnType("moment", TypeKind.TEMPORAL, KeyKind.TEMPORAL)
-ADDED = AddedTypes(NUMBER, TEXT, NUMBER, MetadataTypes(TEXT, TEXT, MOMENT))
+ADDED = AddedTypes(NUMBER, TEXT, NUMBER, TEXT, MetadataTypes(TEXT, TEXT, MOMENT))
 ALL = RowMetadata("op", "place", "at", "origin", "server")
 
 

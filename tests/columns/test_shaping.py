@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from airflow_cdc_provider.core.row_filters import (
     Not,
     RowFilter,
 )
+from airflow_cdc_provider.core.salts import Salt, keep_salts, proven
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import (
     AddedTypes,
@@ -48,7 +50,8 @@ from airflow_cdc_provider.core.table_shape import (
 
 NUMBER = ColumnType("number", TypeKind.INTEGER, KeyKind.INTEGER)
 TEXT = ColumnType("text", TypeKind.TEXT, KeyKind.TEXT)
-ADDED = AddedTypes(number=NUMBER, text=TEXT, flag=NUMBER)
+DIGEST = replace(TEXT, length=64)
+ADDED = AddedTypes(number=NUMBER, text=TEXT, flag=NUMBER, digest=DIGEST)
 ORDERS = TableSchema(
     TableId("shop", "orders"),
     (Column("id", NUMBER, nullable=False), Column("region", TEXT), Column("size", NUMBER)),
@@ -183,6 +186,48 @@ def test_bytes_are_masked_by_bytes() -> None:
     table = pa.table({"id": [1, 2], "raw": pa.array([b"\xc3\x28\xff", None], pa.binary())})
     rows = shaped_rows(ArrowRows(table), plan)
     assert listed(next(rows.batches())) == [(1, b"\xc3", b"\xff", b"?"), (2, None, None, None)]
+
+
+def test_hashes_are_of_the_salt_and_the_value_whatever_its_type() -> None:
+    salt = Salt("salt_env SALT", "sixteen bytes or more")
+    keep_salts([salt])
+    kinds = {"id": NUMBER, "text": TEXT, "raw": ColumnType("raw", TypeKind.BINARY, KeyKind.BINARY)}
+    schema = replace(ORDERS, columns=tuple(Column(name, kind) for name, kind in kinds.items()))
+    mask = Mask(MaskKind.SHA256, salt=salt.name)
+    outputs = [OutputColumn("id", "id")]
+    outputs += [OutputColumn(f"h_{name}", name, mask) for name in kinds]
+    shape = proven(TableShape(columns=tuple(outputs)))
+    plan = TablePlan(schema, shaped_schema(schema, ORDERS.table, shape, ADDED), 0, shape)
+    assert [column.type for column in plan.target.columns] == [NUMBER, DIGEST, DIGEST, DIGEST]
+    big = 2**64 - 1
+    rows = {
+        "id": pa.array([big, 0], pa.uint64()),
+        "text": pa.array(["Köln", None]),
+        "raw": pa.array([None, b"\x00\xff"], pa.binary()),
+    }
+    made = listed(next(shaped_rows(ArrowRows(pa.table(rows)), plan).batches()))
+
+    def of(value: bytes) -> str:
+        return hashlib.sha256(salt.text.encode() + value).hexdigest()
+
+    assert made == [
+        (big, of(str(big).encode()), of("Köln".encode()), None),
+        (0, of(b"0"), None, of(b"\x00\xff")),
+    ]
+
+
+def test_a_value_is_not_hashed_by_another_salt_than_the_rows_before_it() -> None:
+    keep_salts([Salt("salt_env SALT", "sixteen bytes or more")])
+    mask = Mask(MaskKind.SHA256, salt="salt_env SALT")
+    shape = TableShape(columns=(OutputColumn("id", "id"), OutputColumn("region", "region", mask)))
+    plan = planned(proven(shape))
+    keep_salts([Salt("salt_env SALT", "another salt of some bytes")])
+    with pytest.raises(RefusedError, match="salt_env SALT has another value"):
+        shaped_rows(rows_of((1, "x", 0)), plan)
+    missing = OutputColumn("region", "region", replace(mask, salt="salt_env NONE"))
+    lost = planned(TableShape(columns=(OutputColumn("id", "id"), missing)))
+    with pytest.raises(RefusedError, match="salt_env NONE is not known"):
+        shaped_rows(rows_of((1, "x", 0)), lost)
 
 
 def test_an_update_that_leaves_the_filter_deletes_and_one_that_enters_it_inserts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from airflow_cdc_provider.core.row_filters import (
     Not,
     columns_in,
 )
+from airflow_cdc_provider.core.salts import Salt, keep_salts, other_salt, proven
 from airflow_cdc_provider.core.schema_codec import plan_from_json, plan_to_json
 from airflow_cdc_provider.core.splits import Condition, Interval, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.table_schema import (
@@ -41,7 +43,7 @@ from airflow_cdc_provider.systems.mysql.dialect.column_types import type_of_befo
 
 NUMBER = ColumnType("bigint", TypeKind.INTEGER, KeyKind.INTEGER)
 TEXT = ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT, length=20)
-ADDED = AddedTypes(number=NUMBER, text=TEXT, flag=NUMBER)
+ADDED = AddedTypes(number=NUMBER, text=TEXT, flag=NUMBER, digest=TEXT)
 USERS = TableSchema(
     TableId("shop", "users"),
     (
@@ -58,6 +60,7 @@ USERS = TableSchema(
 AT_SINK = TableId("dw", "people")
 KEY, MAIL = OutputColumn("id", "id"), OutputColumn("mail", "mail")
 FIRST_2 = Mask(MaskKind.FIRST, length=2)
+HASH = Mask(MaskKind.SHA256, salt="salt_env SHOP_SALT", proof="00ff")
 FIRST_OF_MAIL = OutputColumn("short", "mail", FIRST_2)
 
 
@@ -110,6 +113,31 @@ def test_a_plan_with_every_difference_is_stored_and_read() -> None:
     assert sorted(columns_in(where)) == ["age", "age", "mail"]
     raw = TableShape(where=Comparison("mail", Comparator.LESS, b"\xff"))
     assert TableShape.from_json(raw.to_json()) == raw
+
+
+def test_a_stored_hash_names_its_salt_and_proves_it_and_holds_nothing_of_it() -> None:
+    text = "a planted salt of some length"
+    keep_salts([Salt("salt_env SHOP_SALT", text)])
+    shape = proven(TableShape((OutputColumn("m", "mail", HASH),), others=True))
+    stored = json.dumps(shape.to_json())
+    assert text not in stored
+    assert "planted" not in repr(shape)
+    read = TableShape.from_json(json.loads(stored))
+    assert read.columns[0].mask is not None
+    assert len(read.columns[0].mask.proof) == 32
+    assert other_salt(read) == ""
+    keep_salts([Salt("salt_env SHOP_SALT", "another salt of some length")])
+    assert other_salt(read) == "salt_env SHOP_SALT"
+    assert read.is_same_for(USERS, proven(read))
+    assert other_salt(proven(read)) == ""
+
+
+def test_a_mask_of_an_earlier_release_is_read() -> None:
+    form = TableShape((FIRST_OF_MAIL,), others=True).to_json()
+    before = {"kind": "first", "text": "", "length": 2}
+    assert form["columns"][0]["mask"].keys() > before.keys()
+    form["columns"][0]["mask"] = before
+    assert TableShape.from_json(form).columns[0] == FIRST_OF_MAIL
 
 
 def test_a_sinks_definition_has_what_is_chosen_under_its_new_names() -> None:
@@ -199,7 +227,8 @@ def test_the_rows_of_a_shard_are_told_from_others_by_the_first_column_of_the_key
         (TableShape(deleted_flag="Age"), "two columns Age"),
         (TableShape(where=IsNull("nobody")), "no column nobody"),
         (TableShape(columns=(KEY, OutputColumn("x"))), "comes from a column, or is one constant"),
-        (TableShape(columns=(KEY, OutputColumn("x", "age", FIRST_2))), "by NULL alone"),
+        (TableShape(columns=(KEY, OutputColumn("x", "age", FIRST_2))), "by SHA-256 or NULL"),
+        (TableShape(columns=(OutputColumn("id", "id", HASH),)), "id of shop.users is in its key"),
         (
             TableShape(columns=(KEY, OutputColumn("x", mask=FIRST_2, constant=1))),
             "which is not masked",

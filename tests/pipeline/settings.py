@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 ALL = "id, city, n, day, mail"
+SALT = "0123456789abcdef0123"
+"""In the variable `SHOP_SALT`."""
 
 
 class Stage(StrEnum):
@@ -86,6 +88,14 @@ SETTINGS = (
         "masked",
         "columns: {mask: {mail: {last: 3}, n: null}}",
         at_source="id, city, NULL, day, RIGHT(mail, 3)",
+    ),
+    Setting(
+        "`columns.mask` with `sha256`",
+        "hashed",
+        "columns: {mask: {mail: {sha256: {salt_env: SHOP_SALT}}, "
+        "n: {sha256: {salt_env: SHOP_SALT}}}}",
+        at_source=f"id, city, SHA2(CONCAT('{SALT}', n), 256), day, "
+        f"SHA2(CONCAT('{SALT}', mail), 256)",
     ),
     Setting(
         "`columns.type`",

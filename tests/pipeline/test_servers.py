@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint, Folder, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError
+from airflow_cdc_provider.core.jobspec import JobSpec
+from airflow_cdc_provider.engine.job import JobServers
 from airflow_cdc_provider.pipeline.connections import (
     EnvironmentDsns,
     EnvironmentMasters,
@@ -17,6 +20,7 @@ from airflow_cdc_provider.pipeline.connections import (
 from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
+from airflow_cdc_provider.pipeline.steps.jobs import snapshot_spec, stream_spec
 from tests.pipeline.pipeline_files import FULL, SMALL
 
 DSN = "mysql://cdc:planted%40secret@db.example:3307/?ssl_ca=/ca.pem"
@@ -45,6 +49,57 @@ def test_a_variable_that_is_not_set_is_named_with_its_line(tmp_path: Path) -> No
     with pytest.raises(PipelineFileError, match="DR_DSN is not set") as caught:
         resolve_servers(small(tmp_path), EnvironmentDsns({"SHOP_DSN": DSN}))
     assert "line 6, sink.dsn_env" in caught.value.what
+
+
+def hashed(reference: str, *, at: Path) -> LoadedPipeline:
+    mask = f"{{mail: {{sha256: {reference}}}}}"
+    text = f'{SMALL}tables:\n  "shop.people":\n    columns: {{mask: {mask}}}\n'
+    return parse_pipeline(text, at / "shop.yaml")
+
+
+def test_a_salt_is_found_handed_to_the_job_and_hidden(tmp_path: Path) -> None:
+    salt = "planted salt / of 16"
+    stored = {"conn_type": "generic", "password": salt}
+    environment = {
+        "SHOP_DSN": DSN,
+        "DR_DSN": DSN,
+        "SHOP_SALT": salt,
+        "AIRFLOW_CONN_SHOP_SALT": json.dumps(stored),
+    }
+    for reference in ("salt_env: SHOP_SALT", "conn_id: shop_salt"):
+        loaded = hashed(f"{{{reference}}}", at=tmp_path)
+        servers = resolve_servers(loaded, EnvironmentDsns(environment))
+        spec = snapshot_spec(loaded.model, 1)
+        assert spec.salts == (reference.replace(":", ""),)
+        assert set(spec.secret_envs) == servers.environment().keys()
+        assert "planted" not in f"{servers!r}{spec.to_json()}"
+        assert JobSpec.from_json(spec.to_json()) == spec
+        of_job = JobServers.from_environment(spec, servers.environment())
+        assert [each.text for each in of_job.salts] == [salt]
+        assert "planted" not in repr(of_job)
+        assert of_job.secrets.scrub(f"no {salt}") == servers.secrets.scrub("no ***") == "no ***"
+        assert JobSpec.from_json(stream_spec(loaded.model, 1).to_json()).salts == spec.salts
+
+
+@pytest.mark.parametrize(
+    ("reference", "environment", "why"),
+    [
+        ("{salt_env: SHOP_SALT}", {}, "variable SHOP_SALT is not set, and is the salt"),
+        ("{salt_env: SHOP_SALT}", {"SHOP_SALT": "planted"}, "SHOP_SALT has 7 bytes: a salt has 16"),
+        ("{conn_id: shop_salt}", {}, "connection 'shop_salt' is not set"),
+        ("{conn_id: shop_salt}", {"AIRFLOW_CONN_SHOP_SALT": "x://h"}, "'shop_salt' is not set"),
+        ("{}", {}, "wanted one of conn_id and salt_env, neither is there"),
+        ("{conn_id: a, salt_env: B}", {}, "wanted one of conn_id and salt_env, both are there"),
+    ],
+)
+def test_a_salt_that_is_missing_or_short_is_refused_with_its_line(
+    tmp_path: Path, reference: str, environment: dict[str, str], why: str
+) -> None:
+    dsns = EnvironmentDsns({"SHOP_DSN": DSN, "DR_DSN": DSN, **environment})
+    with pytest.raises(PipelineFileError, match=re.escape(why)) as refused:
+        resolve_servers(hashed(reference, at=tmp_path), dsns)
+    assert 'line 9, tables["shop.people"].columns.mask.mail.sha256' in refused.value.what
+    assert "planted" not in str(refused.value)
 
 
 def test_a_dsn_that_is_none_is_refused_without_repeating_it(tmp_path: Path) -> None:

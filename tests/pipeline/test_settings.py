@@ -20,7 +20,7 @@ from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.settings import SETTINGS, Setting, Stage
+from tests.pipeline.settings import SALT, SETTINGS, Setting, Stage
 
 ROWS = 60
 WRITES = (
@@ -43,6 +43,7 @@ class Settled:
 
     def __init__(self, shop: Shop, family: str) -> None:
         self.shop = shop
+        shop.environment["SHOP_SALT"] = SALT
         self.settings = [each for each in SETTINGS if each.only in {"", family}]
         lines = [
             f'  "{shop.database}.{table}": {{{each.in_file}}}\n'

@@ -40,6 +40,13 @@ AS_CHOSEN = (
     "SELECT n, id, '***' FROM people ORDER BY id",
     "SELECT n, number, mail FROM people ORDER BY number",
 )
+HASHED = """columns: {mask: {mail: {sha256: {salt_env: SHOP_SALT}},
+    card_no: {sha256: {salt_env: SHOP_SALT}}, n: {sha256: {salt_env: SHOP_SALT}}}}"""
+AS_HASHED = (
+    "SELECT id, SHA2(CONCAT('{salt}', mail), 256), SHA2(CONCAT('{salt}', card_no), 256), born, "
+    "city, SHA2(CONCAT('{salt}', n), 256) FROM people ORDER BY id",
+    "SELECT id, mail, card_no, born, city, n FROM people ORDER BY id",
+)
 FILTERED = """where: "city = 'Ulm' AND (n >= 3 OR born < '2000-01-01') AND NOT mail LIKE 'x%'" """
 AS_FILTERED = (
     "SELECT * FROM people WHERE BINARY city = 'Ulm' AND (n >= 3 OR born < '2000-01-01') "
@@ -243,6 +250,35 @@ class Shaped:
             check(shop.run())
         name = rf'tables\["{shop.database}\.people"\]'
         assert re.search(rf"shop\.yaml:line (9|10), {name}", refused.value.what)
+
+    def test_hashes_go_on_by_one_salt_which_is_stored_nowhere(self, shop: Shop) -> None:
+        salt = "planted in no store at all"
+        shop.environment["SHOP_SALT"] = salt
+        describe(shop, HASHED)
+        catch_up(shop)
+        as_hashed = (AS_HASHED[0].format(salt=salt), AS_HASHED[1])
+        assert is_as(shop, as_hashed)
+        change(shop, "people", WRITES)
+        catch_up(shop)
+        assert is_as(shop, as_hashed)
+        (state,) = shop.path.parent.glob("*.state.db")
+        assert b"planted" not in state.read_bytes()
+        ledger = shop.sink.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'airflow_cdc'"
+        )
+        rows = [shop.sink.execute(f"SELECT * FROM airflow_cdc.{name}") for (name,) in ledger]
+        assert "planted" not in str(rows)
+        shop.environment["SHOP_SALT"] = salt[::-1]
+        change(shop, "people", ["UPDATE people SET mail = CONCAT('y', mail)"])
+        with pytest.raises(PipelineFileError, match="salt_env SHOP_SALT has another value now"):
+            catch_up(shop)
+        shop.environment["SHOP_SALT"] = salt
+        catch_up(shop)
+        assert is_as(shop, as_hashed)
+        shop.environment["SHOP_SALT"] = salt[::-1]
+        reset_tables(shop.run(), [TableId(shop.database, "people")])
+        catch_up(shop)
+        assert is_as(shop, (AS_HASHED[0].format(salt=salt[::-1]), AS_HASHED[1]))
 
     def test_a_masked_column_that_is_renamed_stops_its_table_alone(self, shop: Shop) -> None:
         describe(shop, ALL_BUT)

@@ -18,7 +18,9 @@ import pytest
 
 import airflow_cdc_provider
 from airflow_cdc_provider.core.errors import RetryableError
-from airflow_cdc_provider.core.jobspec import ENCODED, JobKind
+from airflow_cdc_provider.core.jobspec import ENCODED, SALT_ENV, JobKind
+from airflow_cdc_provider.core.salts import Salt, keep_salts, proven
+from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
 from airflow_cdc_provider.spark.package import package_archive
 from tests.servers.given import SqlServer
@@ -80,7 +82,11 @@ def test_a_standalone_cluster_copies_and_follows_and_no_password_is_seen(
     pipeline = make_pipeline(source_dsn=mysql_server.dsn("planted", secret))
     pipeline.sink_dsn = mysql_sink.dsn("planted", secret)
     fill(pipeline, 2000)
-    pipeline.plan(TABLES)
+    salt = Salt("salt_env SHOP_SALT", secret)
+    keep_salts([salt])
+    hashed = OutputColumn("note", "note", Mask(MaskKind.SHA256, salt=salt.name))
+    pipeline.plan(TABLES, {"orders": proven(TableShape((hashed,), others=True))})
+    pipeline.overrides["salts"] = (salt.name,)
     events = tmp_path / "events"
     events.mkdir()
     port = free_port()
@@ -94,7 +100,7 @@ def test_a_standalone_cluster_copies_and_follows_and_no_password_is_seen(
         "spark.cores.max": 2,
     }
     words = " ".join(f"--conf {name}={value}" for name, value in conf.items())
-    more = {"PYSPARK_SUBMIT_ARGS": f"{words} pyspark-shell"}
+    more = {"PYSPARK_SUBMIT_ARGS": f"{words} pyspark-shell", SALT_ENV.format(number=1): secret}
     with cluster(tmp_path) as master, Watcher(secret, f"http://127.0.0.1:{port}") as watcher:
         for kind in (JobKind.SNAPSHOT, JobKind.STREAM):
             spec = pipeline.spec(kind, pipeline.take_over(), split_rows=500)
@@ -108,7 +114,13 @@ def test_a_standalone_cluster_copies_and_follows_and_no_password_is_seen(
                 pipeline.source.execute(
                     "DELETE FROM orders WHERE id < 100", database=pipeline.source_database
                 )
+                pipeline.source.execute(
+                    "UPDATE orders SET note = id WHERE id < 300", database=pipeline.source_database
+                )
     pipeline.assert_equal()
+    as_hashed = f"SELECT id, SHA2(CONCAT('{secret}', note), 256), amount FROM orders ORDER BY id"
+    at_source = pipeline.source.execute(as_hashed, database=pipeline.source_database)
+    assert pipeline.rows(pipeline.sink, pipeline.sink_database, "orders") == at_source
     assert watcher.pages > 0
     assert watcher.seen == []
     logs = [file for file in tmp_path.rglob("*") if file.is_file() and file.suffix != ".jar"]

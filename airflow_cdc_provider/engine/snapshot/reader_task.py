@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_metadata import RowStamp
+from airflow_cdc_provider.core.salts import Salt, keep_salts
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.engine.sink.port import Sink, SplitSink
@@ -68,6 +69,8 @@ class ReaderTask:
     plans: Mapping[TableId, TablePlan]
     reading: SplitReading
     """As the first reader does it; the numbers of the others count on from its."""
+    salts: tuple[Salt, ...] = ()
+    """Those by which columns are masked."""
     back_off: BackOff = field(default_factory=BackOff)
     relieved_after_s: float | None = None
     """A reader that has worked for as long takes no further split; another follows it."""
@@ -97,6 +100,7 @@ class ReadersEnd:
 
 def read_splits(task: ReaderTask, reader: int) -> Iterator[pa.RecordBatch]:
     """Read splits until none is left or the reader's time is over; yield one row of totals."""
+    keep_salts(task.salts)
     splits = rows = 0
     error, is_relieved, began = "", False, time.monotonic()
     try:

@@ -206,6 +206,7 @@ def _task(job: Job, server: AssignerServer) -> ReaderTask:
         assigner=server.address,
         secrets=job.servers.secrets,
         plans=plans,
+        salts=job.servers.salts,
         reading=split_reading(job.spec, schemas, reader=0, backfill=job.spec.backfill),
     )
 

@@ -386,6 +386,7 @@ def _task(job: Job, following: Following) -> StreamTask:
         sink=sink,
         reading=replace(reading, picks=spec.picks, facts=sink.abilities.facts),
         max_batch_s=spec.max_batch_s,
+        salts=job.servers.salts,
     )
 
 

@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.salts import Salt, keep_salts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.sink.port import ChangeSink, Sink
 
@@ -32,6 +33,8 @@ class StreamTask:
     sink: Sink
     reading: LogReading
     max_batch_s: float = 1.0
+    salts: tuple[Salt, ...] = ()
+    """Those by which columns are masked."""
 
     @property
     def captured(self) -> frozenset[TableId]:
@@ -40,6 +43,7 @@ class StreamTask:
 
     def open_changes(self) -> ChangeSink:
         """Open the sink's writer of changes."""
+        keep_salts(self.salts)
         return self.sink.open_changes(self.source.change_columns(self.reading))
 
     def open_log(self, end: LogPosition) -> TailReader:

@@ -39,3 +39,10 @@ def mistyped(names: Iterable[str], tables: Iterable[TableId]) -> list[tuple[str,
         for near in tables
         if pattern.matches(near, ignore_case=True)
     ]
+
+
+def salts_in(sections: Mapping[str, TableSection]) -> tuple[str, ...]:
+    """Return the names of the salts by which columns are masked, each once."""
+    return tuple(
+        {salt.name: None for each in sections.values() for salt in each.columns.salts.values()}
+    )

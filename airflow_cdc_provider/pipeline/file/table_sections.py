@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.filter_text import parse_filter
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.pipeline.file.mask_sections import MaskSetting, SaltReference
 from airflow_cdc_provider.pipeline.file.row_sections import DELETED, Deletes, MetadataSection
 from airflow_cdc_provider.pipeline.file.shard_section import ShardSection
 from airflow_cdc_provider.systems.sections.base import Section
@@ -21,7 +22,6 @@ _IndexName = Annotated[str, Field(min_length=1, max_length=64)]
 _TypeName = Annotated[
     str, Field(min_length=1), AfterValidator(lambda text: "".join(text.lower().split()))
 ]
-_Length = Annotated[int, Field(ge=0)]
 
 
 def _condition(value: Any) -> Any:
@@ -36,38 +36,6 @@ def _condition(value: Any) -> Any:
 
 
 RowCondition = Annotated[str, BeforeValidator(_condition)]
-
-
-class MaskSetting(Section):
-    """What is kept of a masked column's values; NULL stays NULL."""
-
-    fixed: str | None = Field(
-        default=None, description="One text for all values.", examples=["***"]
-    )
-    first: _Length | None = Field(
-        default=None, description="The first characters, or bytes of a binary column.", examples=[2]
-    )
-    last: _Length | None = Field(
-        default=None, description="The last characters, or bytes of a binary column.", examples=[4]
-    )
-
-    @model_validator(mode="after")
-    def _is_one(self) -> Self:
-        """Require exactly one kind of mask."""
-        if sum(each is not None for each in (self.fixed, self.first, self.last)) != 1:
-            raise WrongValueError(
-                "a mask is one of fixed, first and last",
-                "write one of them, as {first: 2}, or null to keep nothing",
-            )
-        return self
-
-    @property
-    def mask(self) -> Mask:
-        if self.fixed is not None:
-            return Mask(MaskKind.FIXED, text=self.fixed)
-        if self.first is not None:
-            return Mask(MaskKind.FIRST, length=self.first)
-        return Mask(MaskKind.LAST, length=self.last or 0)
 
 
 class ColumnsSection(Section):
@@ -90,7 +58,8 @@ class ColumnsSection(Section):
     mask: dict[_ColumnName, MaskSetting | None] = Field(
         default_factory=dict,
         description="Columns of which the sink does not get the values: `{first: 2}`, `{last: 4}`, "
-        '`{fixed: "***"}`, or `null`, by which they are NULL. A column of the key cannot be.',
+        '`{fixed: "***"}`, `{sha256: {salt_env: SHOP_SALT}}`, or `null`, by which they are NULL. A '
+        "column of the key cannot be.",
         examples=[{"email": {"first": 2}, "birthday": None}],
     )
     type: dict[_ColumnName, _TypeName] = Field(
@@ -138,6 +107,12 @@ class ColumnsSection(Section):
         )
         others = not self.include and bool(columns or self.exclude)
         return TableShape(columns, others=others, left_out=self.exclude)
+
+    @property
+    def salts(self) -> Mapping[str, SaltReference]:
+        """Return the salts of the columns that are hashed."""
+        masks = {name: mask for name, mask in self.mask.items() if mask is not None}
+        return {name: mask.sha256 for name, mask in masks.items() if mask.sha256 is not None}
 
     def _output(self, column: str) -> OutputColumn:
         """Return the sink's column for one of the source's."""

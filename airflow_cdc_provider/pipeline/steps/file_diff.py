@@ -23,6 +23,7 @@ from typing import Any
 from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.core.salts import other_salt
 from airflow_cdc_provider.core.table_patterns import TablePattern, name_in, sink_table
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.topology import Topology
@@ -171,13 +172,19 @@ def _shapes(
     for plan in plans:
         table = plan.schema.table
         shapes = (model.shape_of(table, ignore_case=fold) for fold in folds)
-        if any(shape.is_same_for(plan.schema, plan.shape) for shape in shapes):
+        is_same = any(shape.is_same_for(plan.schema, plan.shape) for shape in shapes)
+        other = other_salt(plan.shape)
+        if is_same and not other:
             continue
         name = name_in(model.tables, table, ignore_case=folds[-1])
         path: Path = ("tables",) if name is None else ("tables", name)
         what = f"the rows and columns of {table} are others now than those that were copied"
+        fix = "write what was there before"
+        if is_same:
+            what = f"{other} has another value now than the one by which {table} was masked"
+            fix = "give it the former value"
         way = _alone(table) if alone else RESET
-        yield path, what, f"write what was there before, {way}"
+        yield path, what, f"{fix}, {way}"
 
 
 def _keys(

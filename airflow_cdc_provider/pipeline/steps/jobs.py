@@ -37,6 +37,7 @@ from airflow_cdc_provider.core.table_picks import TablePicks
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.pipeline.connections import replica_variables
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.table_choice import salts_in
 from airflow_cdc_provider.pipeline.job_logs import default_folder
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.job_files import (
@@ -163,6 +164,7 @@ def _spec(
         edge=model.edge,
         throttle=model.snapshot.throttle.limits,
         replica_envs=replica_variables(len(model.snapshot.throttle.replicas)),
+        salts=salts_in(model.tables),
     )
 
 

@@ -47,13 +47,7 @@ def note_refusal(run: Run, step: str, error: CdcError) -> None:
 
 def scrubbed(run: Run, error: CdcError) -> CdcError:
     """Return an error without the passwords of the run's servers."""
-    # a check that finds nothing wrong needs nothing of the engine
-    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
-
-    at = run.servers
-    return error.rewritten(
-        Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn, *at.replica_dsns).scrub
-    )
+    return error.rewritten(run.servers.secrets.scrub)
 
 
 def _forget(run: Run, step: str) -> None:

@@ -155,11 +155,9 @@ def _is_refused(run: Run, stream: StreamSplit) -> bool:
 def _job(run: Run, spec: JobSpec, stop: threading.Event) -> Job:
     """Make the job from a run and a specification."""
     from airflow_cdc_provider.engine.job import Job, JobServers  # noqa: PLC0415 - see above
-    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415 - see above
 
     at = run.servers
-    secrets = Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn, *at.replica_dsns)
-    servers = JobServers(at.source, at.sink, at.state_dsn, secrets, at.replicas)
+    servers = JobServers(at.source, at.sink, at.state_dsn, at.secrets, at.replicas, at.salts)
     return Job(spec, servers, run.store, registry, stop)
 
 

@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import RowFilter
+from airflow_cdc_provider.core.salts import proven
 from airflow_cdc_provider.core.shards import Routed, clashes
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_patterns import (
@@ -176,7 +177,7 @@ class _Planner:
         if wrong := wrong_key(schema):
             self._refuse(fact.table, f"{fact.table}: {wrong}", _NAME_ANOTHER, "key")
             return alike(schema, target, fact.estimated_rows)
-        shape = self._loaded.model.shape_of(fact.table, ignore_case=self._fold)
+        shape = proven(self._loaded.model.shape_of(fact.table, ignore_case=self._fold))
         if not schema.has_key and not shape.is_identity:
             what = f"{fact.table} has no key, so it is copied as it is: all of its rows and columns"
             fix = "give it a key, leave it out by source.exclude, or name the others here alone"

@@ -39,6 +39,7 @@ ADDED_TYPES = AddedTypes(
     number=ColumnType("bigint", TypeKind.INTEGER, KeyKind.INTEGER),
     text=ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT),
     flag=ColumnType("tinyint", TypeKind.INTEGER, KeyKind.INTEGER),
+    digest=ColumnType("char", TypeKind.TEXT, KeyKind.TEXT),
 )
 _WITH_QUERIES = replace(ABILITIES, facts=(*ABILITIES.facts, "query"))
 

@@ -63,6 +63,7 @@ ADDED_TYPES = AddedTypes(
     number=mysql_type("bigint"),
     text=mysql_type("varchar", length=255, charset="utf8mb4", collation="utf8mb4_bin"),
     flag=mysql_type("tinyint"),
+    digest=mysql_type("char", length=64, charset="ascii", collation="ascii_bin"),
     metadata=MetadataTypes(
         operation=mysql_type("char", length=1, charset="ascii", collation="ascii_bin"),
         text=mysql_type("varchar", length=255, charset="utf8mb4", collation="utf8mb4_bin"),

@@ -42,6 +42,7 @@ _VALUES = {
 """What says which values a column has where none is written."""
 _OF_ONE_TABLE = {*_VALUES, AttributeKind.CHECK, AttributeKind.INVISIBLE}
 """What a column of a table that is shared does not have."""
+_WITHOUT_LENGTH = {MaskKind.NULL, MaskKind.SHA256}
 _LONGEST_NAME = 64
 _NAMED = re.compile("[\u0001-\uffff]*")
 _OF_THE_TYPE = {AttributeKind.NUMBER, AttributeKind.CHARSET, AttributeKind.COLLATION}
@@ -60,7 +61,7 @@ def with_statement(target: TableSchema, schema: TableSchema, shape: TableShape) 
 def require_unpadded(schema: TableSchema, shape: TableShape) -> None:
     """Raise `ValueError` for a mask of bytes that the server would fill up with zeros again."""
     for each in shape.columns:
-        if each.mask is None or each.mask.kind is MaskKind.NULL or not each.source:
+        if each.mask is None or each.mask.kind in _WITHOUT_LENGTH or not each.source:
             continue
         kind = schema.column(each.source).type
         is_fixed = each.mask.kind is MaskKind.FIXED
@@ -125,7 +126,7 @@ class _Shaped:
                 stated = self._stated[column.name]
                 if column.name.casefold() not in self._gone:
                     yield column.name, self._column(column, stated, None)
-            elif output is None or not output.source:
+            elif output is None or not output.source or output.is_hashed:
                 yield column.name, added_column(column)
             else:
                 stated = self._stated[output.source]
