@@ -287,6 +287,7 @@ class NamedKeys:
     def test_rows_are_read_again_where_the_named_key_was_away_for_a_while(self, shop: Shop) -> None:
         """By its values, the row that is deleted would be the one that stays."""
         begin(shop, "t")
+        shop.at_source("ALTER TABLE t MODIFY code INT NOT NULL AUTO_INCREMENT")
         catch_up(shop)
         away = (
             "ALTER TABLE t DROP INDEX by_id",
@@ -301,6 +302,13 @@ class NamedKeys:
         run = catch_up(shop)
         assert unlike(shop, ["t"]) == []
         assert verify(run, tables=[TableId(shop.database, "t")]).equal
+        definition = shop.sink_rows("SHOW COLUMNS FROM t LIKE 'code'")
+        assert definition[0][5] == "auto_increment"
+        reset_tables(run, [TableId(shop.database, "t")])  # into the table that is there
+        run = catch_up(shop)
+        assert unlike(shop, ["t"]) == []
+        assert shop.sink_rows("SHOW COLUMNS FROM t LIKE 'code'") == definition
+        assert len(shop.sink_rows("SHOW INDEX FROM t WHERE key_name <> 'PRIMARY'")) == 2
 
     def test_another_key_than_rows_were_copied_by_is_refused_until_a_reset(
         self, shop: Shop
