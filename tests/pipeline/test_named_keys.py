@@ -310,6 +310,29 @@ class NamedKeys:
         assert shop.sink_rows("SHOW COLUMNS FROM t LIKE 'code'") == definition
         assert len(shop.sink_rows("SHOW INDEX FROM t WHERE key_name <> 'PRIMARY'")) == 2
 
+    def test_a_table_comes_back_with_its_key_and_no_rows_are_read_without_it(
+        self, shop: Shop
+    ) -> None:
+        begin(shop, "t")
+        catch_up(shop)
+        alter(shop, "t", ["ALTER TABLE t DROP INDEX by_id", "INSERT INTO t VALUES (9, 9, 9, 9)"])
+        with pytest.raises(TablesStoppedError, match=CHANGED):
+            catch_up(shop)
+        alter(shop, "t", ["ALTER TABLE t ADD UNIQUE by_id (id)", *WRITES])
+        catch_up(shop)
+        catch_up(shop)
+        assert unlike(shop, ["t"]) == []
+        word = "IGNORED" if "MariaDB" in shop.source.version else "INVISIBLE"
+        alter(shop, "t", [f"ALTER TABLE t ALTER INDEX by_id {word}", "UPDATE t SET code = -code"])
+        run = catch_up(shop)
+        assert unlike(shop, ["t"]) == []
+        assert (
+            f"its unique key by_id is {word}: the server reads no rows by it" in warnings(shop)[0]
+        )
+        scope = resync_scope(run, [f"{shop.database}.t"])
+        with pytest.raises(CdcError, match=f"key by_id is {word}"):
+            ask_resync(run, scope)
+
     def test_another_key_than_rows_were_copied_by_is_refused_until_a_reset(
         self, shop: Shop
     ) -> None:
