@@ -315,7 +315,7 @@ class NamedKeys:
     ) -> None:
         begin(shop, "t")
         catch_up(shop)
-        alter(shop, "t", ["ALTER TABLE t DROP INDEX by_id", "INSERT INTO t VALUES (9, 9, 9, 9)"])
+        alter(shop, "t", ["ALTER TABLE t DROP INDEX by_id", "INSERT INTO t VALUES (60, 9, 9, 9)"])
         with pytest.raises(TablesStoppedError, match=CHANGED):
             catch_up(shop)
         alter(shop, "t", ["ALTER TABLE t ADD UNIQUE by_id (id)", *WRITES])
@@ -329,9 +329,8 @@ class NamedKeys:
         assert (
             f"its unique key by_id is {word}: the server reads no rows by it" in warnings(shop)[0]
         )
-        scope = resync_scope(run, [f"{shop.database}.t"])
         with pytest.raises(CdcError, match=f"key by_id is {word}"):
-            ask_resync(run, scope)
+            resync_scope(run, [f"{shop.database}.t"])
 
     def test_another_key_than_rows_were_copied_by_is_refused_until_a_reset(
         self, shop: Shop
