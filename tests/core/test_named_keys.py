@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
 
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.named_keys import NO_NAMED_KEYS, NamedKeys
 from airflow_cdc_provider.core.schema_codec import schema_from_json, schema_to_json
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
-from airflow_cdc_provider.systems.registry import type_of_before_kinds
+from airflow_cdc_provider.systems.registry import open_source, type_of_before_kinds
 from tests.pipeline.pipeline_files import SMALL
 
 KEYS = NamedKeys(
@@ -35,6 +39,14 @@ SCHEMA = TableSchema(ORDERS, (), ())
 )
 def test_a_tables_own_section_goes_before_patterns_even_without_a_key(table: str, key: str) -> None:
     assert KEYS.of(TableId.parse(table)) == key
+
+
+def test_they_go_with_a_job_and_with_a_source_to_other_processes() -> None:
+    spec = JobSpec(PipelineName("shop"), 1, JobKind.STREAM, source_options={"keys": KEYS.to_json()})
+    assert JobSpec.from_json(spec.to_json()) == spec
+    source = open_source(Endpoint.parse("mysql://u:p@h:1/"), spec.source_options)
+    assert isinstance(source, MySqlSource)
+    assert pickle.loads(pickle.dumps(source)).keys == KEYS
 
 
 def test_names_are_compared_as_the_source_compares_them() -> None:
