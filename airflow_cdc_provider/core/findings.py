@@ -107,9 +107,9 @@ class PipelineCode(FindingCode):
     TABLE_COLUMNS = (
         "table.columns",
         "warn",
-        "what the file says of its columns does not fit its definition now; the stream stops the "
-        "table at the statement that changed it, one that came later is not copied, and the others "
-        "flow on",
+        "what the file says of its columns or key does not fit its definition now; the stream "
+        "stops the table at the statement that changed it, one that came later is not copied, and "
+        "the others flow on",
     )
     TABLE_SHOWN = (
         "table.shown",

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
@@ -31,6 +32,7 @@ ANY_PORT = range(1)
 """Port 0: whichever is free."""
 SourceOptions = Mapping[str, Any]
 """What the file says of its source that this kind of source alone has, as JSON holds it."""
+NO_OPTIONS: SourceOptions = MappingProxyType({})
 ENCODED = "base64:"
 """Before a spec on the command line of a cluster: YARN takes doubled braces for its own."""
 

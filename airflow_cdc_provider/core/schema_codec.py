@@ -27,8 +27,9 @@ NamedType = Callable[[Json], ColumnType]
 def schema_to_json(schema: TableSchema) -> Json:
     """Return the JSON form of a table's definition."""
     form = {**asdict(schema), "table": str(schema.table)}
-    if not schema.key_name:  # as it was before there was one
-        del form["key_name"]
+    for name in ("key_name", "named_key", "key_problem"):
+        if not form[name]:  # as it was before there was one
+            del form[name]
     return form
 
 

@@ -121,6 +121,18 @@ def words_of(text: str) -> list[str]:
     return [found[0] for found in _WORD.finditer(text)]
 
 
+def name_in(names: Iterable[str], table: TableId, *, ignore_case: bool = False) -> str | None:
+    """Return the one of these names and patterns that is a table's; None if there is none.
+
+    The table's own name goes before patterns, and these go in their order.
+    """
+    ordered = sorted(names, key=lambda name: not TablePattern.parse(name).is_exact)
+    fitting = (
+        name for name in ordered if TablePattern.parse(name).matches(table, ignore_case=ignore_case)
+    )
+    return next(fitting, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """A rule of `sink.route`: where the tables of a pattern go.

@@ -103,6 +103,10 @@ class TableSchema:
 
     Empty: it is the primary key, or there is none.
     """
+    named_key: str = ""
+    """The unique key that the pipeline file names for the table; empty if it names none."""
+    key_problem: str = ""
+    """Why that key does not tell the table's rows apart; then the table has no key."""
 
     def column(self, name: str) -> Column:
         """Return the column of that name; it must exist."""
@@ -154,8 +158,10 @@ class TableSchema:
         """Return 16 hex digits that change when columns, types, keys or collations change."""
         facts = asdict(self)
         del facts["create_statement"], facts["flavour"]  # one carries AUTO_INCREMENT counters
-        if not self.key_name:  # as it was before there was one
-            del facts["key_name"]
+        del facts["named_key"]  # who chose the key is nothing to the rows
+        for name in ("key_name", "key_problem"):
+            if not facts[name]:  # as it was before there was one
+                del facts[name]
         for column in facts["columns"]:  # these follow from the others
             del column["ignored"]  # what is done with it, not what it is
             del column["type"]["kind"], column["type"]["key_kind"], column["type"]["no_member"]

@@ -23,8 +23,10 @@ from airflow_cdc_provider.engine.sink.port import Sink
 def redefined(plan: TablePlan, schema: TableSchema, sink: Sink) -> TablePlan:
     """Return a table's plan under another definition at the source.
 
-    `TableChangedError` if what the pipeline says of the table's columns does not fit it.
+    `TableChangedError` if what the pipeline says of the table's columns or key does not fit it.
     """
+    if schema.key_problem:
+        raise _without_key(plan, schema.key_problem)
     if lost := lost_names(plan, schema):
         raise _unfit(plan, lost)
     try:
@@ -71,6 +73,19 @@ def way_back(plan: TablePlan) -> str:
         "say in the pipeline file what its columns are to be now, drop its table at the sink or "
         f"make it fit, then `reset` it with {table_option(table)} and run: only that is read again"
     )
+
+
+def _without_key(plan: TablePlan, why: str) -> TableChangedError:
+    """Return the error for a table that lost the key which the pipeline names for it."""
+    table = plan.schema.table
+    return TableChangedError(
+        f"{table}: its key is another one now: {why}",
+        where=f"definition of {table}",
+        risk="none: nothing was changed, and it stays as it is at the sink",
+        remedy="name in the pipeline file what tells its rows apart now, drop its table at the "
+        f"sink or make it fit, then `reset` it with {table_option(table)} and run: only that is "
+        "read again",
+    ).about(table)
 
 
 def _unfit(plan: TablePlan, why: str) -> TableChangedError:

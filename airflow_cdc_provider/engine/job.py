@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.jobspec import JobSpec
+from airflow_cdc_provider.core.jobspec import JobSpec, SourceOptions
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
@@ -84,7 +84,7 @@ class JobServers:
 class Systems(Protocol):
     """Opens the source and the sink of a job, for any kind of system."""
 
-    def open_source(self, endpoint: Endpoint, /) -> Source:
+    def open_source(self, endpoint: Endpoint, options: SourceOptions = ..., /) -> Source:
         """Return the source; no connection is opened yet."""
 
     def open_sink(
@@ -112,7 +112,7 @@ class Job:
 
     def source(self) -> Source:
         """Return the source; no connection is opened yet."""
-        return self.systems.open_source(self.servers.source)
+        return self.systems.open_source(self.servers.source, self.spec.source_options)
 
     def sink(self) -> Sink:
         """Return the sink, for writing under this job's generation; no connection is opened yet."""

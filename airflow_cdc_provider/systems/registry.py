@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.jobspec import NO_OPTIONS, SourceOptions
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.core.table_schema import ColumnType
@@ -19,7 +20,7 @@ from airflow_cdc_provider.systems.kinds import KINDS
 class System(Protocol):
     """The functions that a system's module offers: a source and a sink."""
 
-    def source(self, endpoint: Endpoint) -> Source:
+    def source(self, endpoint: Endpoint, options: SourceOptions) -> Source:
         """Return the source at an endpoint; nothing is connected yet."""
 
     def sink(
@@ -56,9 +57,12 @@ def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
     return cast(ColumnType, module.type_of_before_kinds(form))
 
 
-def open_source(endpoint: Endpoint) -> Source:
-    """Return the source at an endpoint; nothing is connected yet."""
-    return system(endpoint.system).source(endpoint)
+def open_source(endpoint: Endpoint, options: SourceOptions = NO_OPTIONS) -> Source:
+    """Return the source at an endpoint; nothing is connected yet.
+
+    By its options it reads the definitions of a pipeline's tables.
+    """
+    return system(endpoint.system).source(endpoint, options)
 
 
 def look_at(endpoint: Endpoint, part: Part) -> ServerLook:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName, table_option
@@ -51,6 +51,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
                 "source": str(plan.schema.table),
                 "sink": str(plan.sink_table),
                 "key": list(plan.schema.primary_key),
+                "key_name": plan.schema.key_name,
                 "columns": _columns(plan),
                 "estimated_rows": plan.estimated_rows,
                 "estimated_splits": _splits(plan.estimated_rows, model),
@@ -93,15 +94,16 @@ def _marks(plan: TablePlan) -> str:
     return told
 
 
-def _key_text(key: Sequence[str]) -> str:
-    """Return a table's key as text."""
-    return f"key ({', '.join(key)})" if key else "no key"
+def _key_text(table: Mapping[str, Any]) -> str:
+    """Return the key of a plan's table as text, with its name if it is no primary key."""
+    name = f" {table['key_name']}" if table["key_name"] else ""
+    return f"key{name} ({', '.join(table['key'])})" if table["key"] else "no key"
 
 
 def plan_lines(form: Mapping[str, Any]) -> list[str]:
     """Return a plan as lines; estimates have a ~."""
     lines = [
-        f"{table['source']} -> {table['sink']}: {_key_text(table['key'])}, "
+        f"{table['source']} -> {table['sink']}: {_key_text(table)}, "
         f"~{table['estimated_rows']:,} rows, ~{table['estimated_splits']:,} splits"
         + (f"; {table['columns']}" if table["columns"] else "")
         for table in form["tables"]

@@ -121,6 +121,15 @@ SETTINGS = (
     ),
     Setting("a unique key instead of a primary one", "unique_key", key="id INT NOT NULL UNIQUE"),
     Setting(
+        "`key`",
+        "named_key",
+        "key: by_id",
+        key="code INT NOT NULL AUTO_INCREMENT, id INT NOT NULL, UNIQUE by_code (code), "
+        "UNIQUE by_id (id)",
+        at_source=f"code, {ALL}",
+        at_sink=f"code, {ALL}",
+    ),
+    Setting(
         "no key",
         "keyless",
         key="id INT",

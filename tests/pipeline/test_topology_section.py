@@ -187,6 +187,7 @@ WRONG = [
     (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{exclude: [b]}}\n", 13, "hold the same rows"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    columns: {{type: {{u: blob}}}}\n", 13, "the same rows"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    deletes: soft\n", 13, "hold the same rows"),
+    (_DST, f"{_DST}tables:\n  shop.a:\n    key: by_a\n", 13, "by the table's own key"),
     (_DST, f"{_DST}tables:\n  shop.a:\n    metadata: {{server: s}}\n", 13, "hold the same rows"),
     ('["shop.*"]', '["shop.*"]\n  zero_dates: "null"', 5, "NULL for each zero date"),
     ('["shop.*"]', '["shop.*"]\n  new_tables: add', 5, "adds no tables"),

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
+from airflow_cdc_provider.core.named_keys import NamedKeys
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.core.stream_starts import StreamStart
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
@@ -38,7 +39,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     seconds_of,
 )
 from airflow_cdc_provider.pipeline.file.sections import AnySink, AnySource
-from airflow_cdc_provider.pipeline.file.table_choice import shape_in
+from airflow_cdc_provider.pipeline.file.table_choice import keys_in, shape_in
 from airflow_cdc_provider.pipeline.file.table_sections import TableSection
 from airflow_cdc_provider.pipeline.file.topology_section import TopologySection
 from airflow_cdc_provider.systems.sections.base import Reference as Reference
@@ -573,7 +574,13 @@ class PipelineFile(Section):
     @property
     def source_options(self) -> SourceOptions:
         """Return what jobs are told of the source that this kind of source alone has."""
-        return self.source.options(self.pipeline, self.snapshot.max_connections)
+        options = self.source.options(self.pipeline, self.snapshot.max_connections)
+        return {**options, "keys": self.named_keys.to_json()} if self.named_keys else options
+
+    @property
+    def named_keys(self) -> NamedKeys:
+        """Return the unique keys that the file names for its tables."""
+        return keys_in(self.tables)
 
     @property
     def server_ids_needed(self) -> int:

@@ -9,18 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_patterns import TablePattern
+from airflow_cdc_provider.core.named_keys import NamedKeys
+from airflow_cdc_provider.core.table_patterns import TablePattern, name_in
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
 from airflow_cdc_provider.pipeline.file.table_sections import TableSection
-
-
-def name_in(names: Iterable[str], table: TableId, *, ignore_case: bool = False) -> str | None:
-    """Return the one of these names and patterns that is a table's; None if there is none."""
-    ordered = sorted(names, key=lambda name: not TablePattern.parse(name).is_exact)
-    fitting = (
-        name for name in ordered if TablePattern.parse(name).matches(table, ignore_case=ignore_case)
-    )
-    return next(fitting, None)
 
 
 def shape_in(
@@ -29,6 +21,11 @@ def shape_in(
     """Return how a table differs at the sink, apart from its name."""
     name = name_in(sections, table, ignore_case=ignore_case)
     return SAME_SHAPE if name is None else sections[name].shape_of(table)
+
+
+def keys_in(sections: Mapping[str, TableSection]) -> NamedKeys:
+    """Return the unique keys that the sections name for their tables."""
+    return NamedKeys(tuple((name, section.key or "") for name, section in sections.items()))
 
 
 def mistyped(names: Iterable[str], tables: Iterable[TableId]) -> list[tuple[str, TableId]]:

@@ -18,6 +18,7 @@ from airflow_cdc_provider.pipeline.file.shard_section import ShardSection
 from airflow_cdc_provider.systems.sections.base import Section
 
 _ColumnName = Annotated[str, Field(min_length=1)]
+_IndexName = Annotated[str, Field(min_length=1, max_length=64)]
 _TypeName = Annotated[
     str, Field(min_length=1), AfterValidator(lambda text: "".join(text.lower().split()))
 ]
@@ -127,7 +128,14 @@ class ColumnsSection(Section):
 
 
 class TableSection(Section):
-    """How one table looks at the sink."""
+    """How one table looks at the sink, and what tells its rows apart."""
+
+    key: _IndexName | None = Field(
+        default=None,
+        description="The unique key that tells the rows of a table without a primary key apart, by "
+        "its name: whole columns that are all NOT NULL. Without it the first such key is taken.",
+        examples=["uq_number"],
+    )
 
     where: RowCondition | None = Field(
         default=None,

@@ -319,6 +319,14 @@ def _rows_that_differ(file: PipelineFile) -> Iterator[Found]:
                 "what is left out or changed here",
                 "remove it, or remove topology: the copy is one-way then",
             )
+        elif table.key is not None:
+            yield (
+                ("tables", name, "key"),
+                "each node tells rows apart by the table's own key, and an edge back does not know "
+                "of this one",
+                "remove it and give the table a primary key, or remove topology: the copy is "
+                "one-way then",
+            )
     if file.source.zero_date_policy == "null":
         yield (
             ("source", "zero_dates"),

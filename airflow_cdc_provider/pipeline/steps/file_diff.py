@@ -2,10 +2,10 @@
 
 A plan says what is copied where, and rows are in the sink by it. What the file may change at any
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
-rows of the plan to be other ones is refused with its line: a route, a table's rows and columns,
-what becomes of zero dates, the topology, and until the hand-off the kind of backfill and a table
-that is not picked any more. `reset` begins one table again as the file says now, or makes a new
-plan; `remove` leaves one table out.
+rows of the plan to be other ones is refused with its line: a route, a table's rows, columns and
+key, what becomes of zero dates, the topology, and until the hand-off the kind of backfill and a
+table that is not picked any more. `reset` begins one table again as the file says now, or makes a
+new plan; `remove` leaves one table out.
 
 Tables that are picked anew, or not any more, are what a run follows (`plan_sync`), unless the
 kind of sink takes no rows beside its stream. A table that appears at the source and fits a pattern
@@ -24,11 +24,11 @@ from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.salts import other_salt
-from airflow_cdc_provider.core.table_patterns import TablePattern, sink_table
+from airflow_cdc_provider.core.table_patterns import TablePattern, name_in, sink_table
+from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
-from airflow_cdc_provider.pipeline.file.table_choice import name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
 
@@ -64,6 +64,7 @@ def require_unchanged(
     way_out = _REMOVE if len(stored) > 1 else ""
     found = list(_routes(run.loaded, kept, origin, alone=alone, way_out=way_out))
     found += _shapes(run.loaded, plans, origin, alone=alone)
+    found += _keys(run.loaded, plans, origin, alone=alone)
     found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
         handed_off = run.store.is_handed_off(run.name)
@@ -184,6 +185,33 @@ def _shapes(
             fix = "give it the former value"
         way = _alone(table) if alone else RESET
         yield path, what, f"{fix}, {way}"
+
+
+def _keys(
+    loaded: LoadedPipeline, plans: Sequence[TablePlan], origin: PlanOrigin | None, *, alone: bool
+) -> Iterator[Found]:
+    """Yield tables that the file names another key for than their rows were copied by."""
+    model, folds = loaded.model, _folds(origin)
+    for schema in (plan.schema for plan in plans):
+        table = schema.table
+        keys = [model.named_keys.of(table, ignore_case=fold) for fold in folds]
+        if any(_is_key_of(schema, key) for key in keys):
+            continue
+        name = name_in(model.tables, table, ignore_case=folds[-1])
+        path: Path = ("tables",) if name is None else ("tables", name)
+        was = schema.key_name or ("its primary key" if schema.has_key else "all of their columns")
+        what = f"the rows of {table} are told apart by {was}, and the file names "
+        what += f"{keys[-1] or 'no key'} now"
+        right = f"write key: {schema.named_key}" if schema.named_key else "remove it"
+        way = _alone(table) if alone else RESET
+        yield (*path, "key") if keys[-1] else path, what, f"{right}, {way}"
+
+
+def _is_key_of(schema: TableSchema, named: str) -> bool:
+    """Tell whether a key that the file names, or none, is the one that a table was copied by."""
+    if named.casefold() in {schema.named_key.casefold(), schema.key_name.casefold()}:
+        return True  # it may name the one that is the table's key anyway
+    return not named and not schema.key_name  # its primary key came later
 
 
 def _alone(table: TableId) -> str:

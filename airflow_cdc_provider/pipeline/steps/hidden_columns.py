@@ -13,8 +13,7 @@ from functools import cached_property
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
-from airflow_cdc_provider.core.table_patterns import TablePattern
-from airflow_cdc_provider.pipeline.file.table_choice import name_in
+from airflow_cdc_provider.core.table_patterns import TablePattern, name_in
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.tables import Captured
 

@@ -410,6 +410,12 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
                 f"{planned.table} is gone at the source",
                 "bring it back, or take it out of the file and `remove` it",
             )
+        if found.key_problem:
+            raise refused(
+                f"{planned.table}: {found.key_problem}",
+                "bring the key back as it was; or name another one in the file, then `reset` with "
+                f"{table_option(planned.table)}",
+            )
         if not found.is_defined_as(planned):
             raise refused(
                 f"{planned.table} has another definition now than when it was planned",

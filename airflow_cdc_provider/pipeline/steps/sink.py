@@ -23,7 +23,7 @@ from airflow_cdc_provider.systems.registry import open_sink, open_source
 
 def source_of(run: Run) -> Source:
     """Return the run's source; no connection is opened yet."""
-    return open_source(run.servers.source)
+    return open_source(run.servers.source, run.model.source_options)
 
 
 def require_log_goes_on(run: Run, stream: StreamSplit) -> None:

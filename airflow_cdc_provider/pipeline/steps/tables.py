@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.table_patterns import (
     MAX_NAME,
     Route,
     TablePattern,
+    name_in,
     sink_table,
 )
 from airflow_cdc_provider.core.table_picks import exclude_line, in_file
@@ -37,11 +38,15 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Sink
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
-from airflow_cdc_provider.pipeline.file.table_choice import mistyped, name_in
+from airflow_cdc_provider.pipeline.file.table_choice import mistyped
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
 Found = tuple[Path, str, str]
+_NAME_ANOTHER = (
+    "remove it, or name a unique key of whole, stored columns that are all NOT NULL, of a table "
+    "without a primary key"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,9 @@ class _Planner:
     def plan_of(self, fact: TableFacts, schema: TableSchema, target: TableId) -> TablePlan:
         """Return a table's plan; as the source has it, if the file's columns do not fit."""
         alike = TablePlan.alike
+        if wrong := wrong_key(schema):
+            self._refuse(fact.table, f"{fact.table}: {wrong}", _NAME_ANOTHER, "key")
+            return alike(schema, target, fact.estimated_rows)
         shape = proven(self._loaded.model.shape_of(fact.table, ignore_case=self._fold))
         if not schema.has_key and not shape.is_identity:
             what = f"{fact.table} has no key, so it is copied as it is: all of its rows and columns"
@@ -200,10 +208,18 @@ class _Planner:
         if isinstance(self._source, ReadsText):
             self._source.require_as_printed(schema, where)
 
-    def _refuse(self, table: TableId, what: str, fix: str) -> None:
-        """Note what of the file's columns does not fit a table, and what mends it."""
+    def _refuse(self, table: TableId, what: str, fix: str, *setting: str) -> None:
+        """Note what of the file's section does not fit a table, and what mends it."""
         name = name_in(self._loaded.model.tables, table, ignore_case=self._fold)
-        self.refused[table] = (("tables", name or str(table)), what, fix)
+        self.refused[table] = (("tables", name or str(table), *setting), what, fix)
+
+
+def wrong_key(schema: TableSchema) -> str:
+    """Return why the key that the file names for a table is not to be named; empty if it is."""
+    if schema.named_key and schema.has_key and not schema.key_name:
+        primary = ", ".join(schema.primary_key)
+        return f"its rows are told apart by its primary key ({primary}), and by no other"
+    return schema.key_problem
 
 
 def _columns(schema: TableSchema) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, Folder, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.engine.sink.port import Owner, SinkSettings
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 
 
-def source(endpoint: Endpoint) -> Source:
+def source(endpoint: Endpoint, options: SourceOptions) -> Source:  # noqa: ARG001 - it is none
     """Refuse: a change log is written, never read from."""
     raise RefusedError(
         "a change log is no source",

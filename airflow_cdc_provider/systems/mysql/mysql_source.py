@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
+from airflow_cdc_provider.core.named_keys import NO_NAMED_KEYS, NamedKeys
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_filters import RowFilter
 from airflow_cdc_provider.core.schema_changes import Difference
@@ -88,6 +89,7 @@ class MySqlCatalogue:
 
     connection: ServerConnection
     capabilities: Capabilities
+    keys: NamedKeys = NO_NAMED_KEYS
 
     @property
     def identity(self) -> str:
@@ -111,7 +113,7 @@ class MySqlCatalogue:
 
     def schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
         """Return the definitions of these tables, with the text of SHOW CREATE TABLE."""
-        return read_schemas(self.connection, tables)
+        return read_schemas(self.connection, tables, keys=self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ class MySqlSource:
     """A source that is a MySQL or MariaDB server."""
 
     endpoint: Endpoint
+    keys: NamedKeys = NO_NAMED_KEYS
+    """The unique keys that a pipeline file names for its tables."""
 
     def __str__(self) -> str:
         return str(self.endpoint)
@@ -139,7 +143,7 @@ class MySqlSource:
     def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> Iterator[MySqlCatalogue]:
         """Open the server's catalogue within the block."""
         with closing(connect(self.endpoint, purpose=purpose)) as connection:
-            yield MySqlCatalogue(connection, read_capabilities(connection))
+            yield MySqlCatalogue(connection, read_capabilities(connection), self.keys)
 
     def preflight(self, question: PreflightQuestion) -> SourceLook:
         """Return the preflight findings and facts of the source and its tables."""
@@ -239,7 +243,7 @@ class MySqlSource:
     def middle_of(self, split: SnapshotSplit) -> Key:
         """Return a key inside the split, with about half of the split's rows before it."""
         with closing(connect(self.endpoint, purpose="cutting a split")) as connection:
-            return split_middle(connection, split)
+            return split_middle(connection, split, self.keys)
 
     def split_reader(self, reading: SplitReading) -> SnapshotReader:
         """Return a reader of the source's splits."""
@@ -361,7 +365,7 @@ class MySqlSource:
 
         connection = connect(self.endpoint, purpose="verify")
         nulls = options is not None and MySqlOptions.of(options).zero_dates is ZeroDates.NULL
-        return MySqlVerifySide(connection, Role.SOURCE, nulls)
+        return MySqlVerifySide(connection, Role.SOURCE, nulls, self.keys)
 
     def load_look(self, *, most_own: int) -> MySqlLoadLook:
         """Open a connection that tells how many threads of others run at the source."""

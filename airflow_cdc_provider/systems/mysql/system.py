@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.engine.sink.port import Owner, SinkSettings
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
+from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 
 
-def source(endpoint: Endpoint) -> MySqlSource:
+def source(endpoint: Endpoint, options: SourceOptions) -> MySqlSource:
     """Return a MySQL or MariaDB server as a source; nothing is connected yet."""
-    return MySqlSource(endpoint)
+    return MySqlSource(endpoint, MySqlOptions.of(options).keys)
 
 
 def sink(

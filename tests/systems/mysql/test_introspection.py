@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError, SchemaMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.named_keys import NamedKeys
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -110,6 +111,106 @@ def test_a_unique_key_that_does_not_tell_rows_apart_is_none(
 ) -> None:
     found = schema_of(server, database, definition)
     assert (found.key_name, found.primary_key) == ("", ())
+
+
+NAMED = [
+    ("a INT NOT NULL, b INT NOT NULL, UNIQUE z (a), UNIQUE y (b)", ("b",), ()),
+    ("a INT NOT NULL, y INT NOT NULL, UNIQUE z (a), UNIQUE Y (y, a)", ("y", "a"), ("z",)),
+    ("a INT NOT NULL, b INT NOT NULL, UNIQUE z (a, b), UNIQUE y (b, a)", ("b", "a"), ("z",)),
+    ("a INT NOT NULL, b INT NOT NULL, UNIQUE y (b, a), UNIQUE x (b, a)", ("b", "a"), ("x",)),
+    ("a INT NOT NULL, b CHAR(9) NOT NULL, UNIQUE z (a), UNIQUE y (b DESC)", ("b",), ("z",)),
+    ("a INT, b INT NOT NULL, UNIQUE z (a), UNIQUE y (b)", ("b",), ("z",)),
+]
+UNSERVED = [
+    ("a INT NOT NULL, UNIQUE z (a), KEY y (a)", "it has no unique key y (z could be named)"),
+    ("a INT, KEY y (a)", "it has no unique key y (it has no unique key at all)"),
+    ("a INT, UNIQUE z (a)", "it has no unique key y"),
+    (
+        "a INT NOT NULL, b INT, UNIQUE z (a), UNIQUE y (a, b)",
+        "its unique key y has column b, which may be NULL (z could be named)",
+    ),
+    ("a VARCHAR(9) NOT NULL, UNIQUE y (a(5))", "its unique key y has only a prefix of column a"),
+    (
+        "a INT NOT NULL, v INT AS (a + 1) STORED, UNIQUE y (a, v)",
+        "its unique key y has column v, which is computed",
+    ),
+]
+OF_MYSQL = [
+    ("a INT NOT NULL, UNIQUE y (a, (a + 1))", "its unique key y has an expression"),
+    ("a INT NOT NULL, UNIQUE z (a), UNIQUE y (a) INVISIBLE", "its unique key y is INVISIBLE"),
+]
+OF_MARIADB = [
+    ("a TEXT NOT NULL, UNIQUE y (a)", "its unique key y is one by hash"),
+    ("a INT NOT NULL, UNIQUE y (a) USING HASH", "its unique key y is one by hash"),
+    ("a INT NOT NULL, UNIQUE z (a), UNIQUE y (a) IGNORED", "its unique key y is IGNORED"),
+    (
+        "a INT NOT NULL, s DATE NOT NULL, e DATE NOT NULL, PERIOD FOR p (s, e), "
+        "UNIQUE y (a, p WITHOUT OVERLAPS)",
+        "its unique key y is WITHOUT OVERLAPS",
+    ),
+]
+
+
+def named(server: SqlServer, database: str, definition: str, key: str = "y") -> TableSchema:
+    """Return a table's definition by the key that a file names for it."""
+    server.execute(f"CREATE TABLE {database}.t ({definition})")
+    table = TableId(database, "t")
+    keys = NamedKeys(((f"{database}.*", "other"), (str(table), key)))
+    with source(server) as connection:
+        found = read_schema(connection, table, with_statement=True, keys=keys)
+        again = read_schema(connection, table, keys=NamedKeys.as_read(found))
+    assert again.fingerprint == found.fingerprint or found.key_problem
+    return found
+
+
+@pytest.mark.parametrize(("definition", "key", "others"), NAMED)
+def test_a_named_unique_key_is_the_key(
+    server: SqlServer, database: str, definition: str, key: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    found = named(server, database, definition)
+    assert (found.primary_key, found.key_problem, found.named_key) == (key, "", "y")
+    assert found.key_name.lower() == "y"
+    assert not others or tuple(each.name for each in found.unique_keys) == others
+
+
+def test_the_name_of_a_key_may_have_any_case_and_a_primary_key_goes_before_it(
+    server: SqlServer, database: str
+) -> None:
+    found = named(server, database, "a INT NOT NULL, b INT NOT NULL, UNIQUE yY (b)", "Yy")
+    assert (found.key_name, found.primary_key, found.named_key) == ("yY", ("b",), "Yy")
+    server.execute(f"ALTER TABLE {database}.t ADD PRIMARY KEY (a)")
+    with source(server) as connection:
+        now = read_schema(connection, found.table, keys=NamedKeys.as_read(found))
+    assert (now.key_name, now.primary_key, now.key_problem) == ("", ("a",), "")
+
+
+@pytest.mark.parametrize(("definition", "why"), UNSERVED)
+def test_a_named_key_that_does_not_tell_rows_apart_is_none_and_says_why(
+    server: SqlServer, database: str, definition: str, why: str
+) -> None:
+    found = named(server, database, definition)
+    assert (found.key_name, found.primary_key) == ("", ())
+    assert found.key_problem.startswith(why)
+
+
+@pytest.mark.parametrize(("definition", "why"), OF_MYSQL)
+def test_a_named_key_that_mysql_alone_has_is_none_and_says_why(
+    mysql_server: SqlServer, mysql_database: str, definition: str, why: str
+) -> None:
+    found = named(mysql_server, mysql_database, definition)
+    assert (found.key_name, found.primary_key) == ("", ())
+    assert found.key_problem.startswith(why)
+    assert "y" in {each.name for each in found.unique_keys}
+
+
+@pytest.mark.parametrize(("definition", "why"), OF_MARIADB)
+def test_a_named_key_that_mariadb_alone_has_is_none_and_says_why(
+    mariadb_server: SqlServer, mariadb_database: str, definition: str, why: str
+) -> None:
+    found = named(mariadb_server, mariadb_database, definition)
+    assert (found.key_name, found.primary_key) == ("", ())
+    assert found.key_problem.startswith(why)
+    assert "y" in {each.name for each in found.unique_keys}
 
 
 def test_members_keep_quotes_commas_and_backslashes(server: SqlServer, database: str) -> None:

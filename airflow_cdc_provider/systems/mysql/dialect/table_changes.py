@@ -5,7 +5,7 @@ What is there already is left alone, so the statement may be made and run again 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.schema_changes import SchemaChange, takes_free_name
@@ -20,8 +20,10 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
     MYSQL,
     DeferredKind,
     column_definition,
+    counts_from_the_start,
     deferred_keys,
     nullable_definition,
+    uncounted_definition,
 )
 
 _NOT_ENFORCED = " NOT ENFORCED"
@@ -60,6 +62,28 @@ def unique_key_statements(
     )
 
 
+def uncounted(
+    before: TableSchema,
+    after: TableSchema,
+    found: TableSchema,
+    dropped: Iterable[UniqueKey],
+    *,
+    sink_flavour: str,
+) -> Iterator[str]:
+    """Yield the clauses that take AUTO_INCREMENT from the sink's columns that begin dropped keys.
+
+    Servers let a column count only while a key begins with it. It counts again with the key.
+    """
+    first = {key.columns[0].lower() for key in dropped}
+    names = {column.name.lower(): column.name for column in after.as_copied.columns}
+    for column in found.columns:
+        name = names.get(column.name.lower())
+        if not column.auto_increment or column.name.lower() not in first or name is None:
+            continue
+        if not counts_from_the_start(before, name):
+            yield f"MODIFY COLUMN {uncounted_definition(after, name, sink_flavour=sink_flavour)}"
+
+
 class _Alteration:
     """The clauses of a sink's ALTER TABLE for one schema change."""
 
@@ -76,9 +100,10 @@ class _Alteration:
 
     def clauses(self) -> Iterator[str]:
         """Yield the clauses that are still to be done."""
-        for key in self._unique:
-            if self._drops(key):
-                yield f"DROP INDEX {quote_identifier(key.name)}"
+        dropped = [key for key in self._unique if self._drops(key)]
+        for key in dropped:
+            yield f"DROP INDEX {quote_identifier(key.name)}"
+        yield from self._uncounted(dropped)
         yield from self._in_the_way()
         yield from self._renamed()
         done = dict(pair for pair in self._difference.renamed if self._is_to_do(*pair))
@@ -92,6 +117,17 @@ class _Alteration:
                 yield f"ADD COLUMN {self._added(name)}{self._place(name, there)}"
                 there |= {name.lower()}
         yield from self._dropped()
+
+    def _uncounted(self, dropped: Sequence[UniqueKey]) -> Iterator[str]:
+        """Yield the clauses for columns that cannot count without the dropped keys.
+
+        Those that no other clause is about.
+        """
+        found, of_others = self._difference, {*self._difference.modified}
+        of_others |= {*found.dropped, *(name for pair in found.renamed for name in pair)}
+        left = [key for key in dropped if key.columns[0] not in of_others]
+        before, after = self._change.before.written, self._change.after.written
+        yield from uncounted(before, after, self._found, left, sink_flavour=self._flavour)
 
     def _place(self, name: str, there: Collection[str]) -> str:
         """Return FIRST or AFTER for a new column, as at the source; empty if it comes last.

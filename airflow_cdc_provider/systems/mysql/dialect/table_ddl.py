@@ -95,6 +95,16 @@ def column_definition(schema: TableSchema, name: str, *, sink_flavour: str) -> s
     return _Derivation(schema, sink_flavour).column(name)
 
 
+def uncounted_definition(schema: TableSchema, name: str, *, sink_flavour: str) -> str:
+    """Return the definition that a column of the source gets while no key lets it count."""
+    return _Derivation(schema, sink_flavour).uncounted_column(name)
+
+
+def counts_from_the_start(schema: TableSchema, name: str) -> bool:
+    """Tell whether a column counts at the sink by a key that is there from the start."""
+    return _Derivation(schema, schema.flavour).counts_from_the_start(name)
+
+
 def nullable_definition(schema: TableSchema, name: str, *, sink_flavour: str) -> str:
     """Return a column's definition at the sink with NULL allowed: it gets no more values."""
     return _Derivation(schema, sink_flavour).nullable_column(name)
@@ -130,6 +140,14 @@ class _Derivation:
         """Return a column's definition at the sink."""
         column = self._named(name)
         return self._column(column, counts=self._may_count(column))
+
+    def uncounted_column(self, name: str) -> str:
+        """Return a column's definition at the sink without AUTO_INCREMENT."""
+        return self._column(self._named(name), counts=False)
+
+    def counts_from_the_start(self, name: str) -> bool:
+        """Tell whether a column is AUTO_INCREMENT by a key that is no deferred one."""
+        return any(c.name == name and self._may_count(c) for c in self._columns)
 
     def nullable_column(self, name: str) -> str:
         """Return a column's definition at the sink with NULL as its default."""

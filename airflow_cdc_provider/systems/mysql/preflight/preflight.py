@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.identifiers import (
     quote_identifier,
     quote_table,
 )
+from airflow_cdc_provider.core.named_keys import NamedKeys
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.options import MySqlOptions
@@ -250,7 +251,9 @@ def _tried(
 
 def _is_another(connection: ServerConnection, before: TableSchema) -> bool:
     """Tell whether a table is gone, or has another definition than before."""
-    now = read_schemas(connection, [before.table], with_statement=False).get(before.table)
+    keys = NamedKeys.as_read(before)
+    found = read_schemas(connection, [before.table], with_statement=False, keys=keys)
+    now = found.get(before.table)
     return now is None or now.fingerprint != before.fingerprint
 
 

@@ -2,9 +2,9 @@
 
 One query of each kind for a whole database: tables, columns, indexes and, on MariaDB, the checks
 that make a LONGTEXT a JSON. The primary key is in index order, which may differ from column
-order. A table without one has the key that its server takes for it, if there is any. SHOW CREATE
-TABLE costs one statement a table and is asked for only when wanted; it is no part of a schema's
-fingerprint.
+order. A table without one has the key that the pipeline file names for it (`keys`), else the one
+that its server takes for it, if there is any. SHOW CREATE TABLE costs one statement a table and is
+asked for only when wanted; it is no part of a schema's fingerprint.
 
 MySQL takes that text for utf8mb3 and converts it for the session, so a character of four bytes in
 an expression arrives as `????`, and the sink would compute other values. The text itself is right,
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.errors import (
     UnsupportedTableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.named_keys import NO_NAMED_KEYS, NamedKeys
 from airflow_cdc_provider.core.table_picks import in_file
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
@@ -39,6 +40,14 @@ from airflow_cdc_provider.systems.mysql.server.catalogue import (
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.privileges import account_name
 from airflow_cdc_provider.systems.mysql.server.raw_connection import is_mariadb
+from airflow_cdc_provider.systems.mysql.server.unique_indexes import (
+    PRIMARY,
+    IndexPart,
+    KeyChoice,
+    UniqueIndex,
+    named_key,
+    problem_in_statement,
+)
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -63,9 +72,10 @@ def read_schema(
     *,
     with_statement: bool = False,
     role: Role = Role.SOURCE,
+    keys: NamedKeys = NO_NAMED_KEYS,
 ) -> TableSchema:
     """Return one table's definition; a missing table is refused."""
-    found = read_schemas(connection, [table], with_statement=with_statement, role=role)
+    found = read_schemas(connection, [table], with_statement=with_statement, role=role, keys=keys)
     if table not in found:
         raise RefusedError(
             f"table {table} does not exist on the {role}, or the account may not see it",
@@ -81,33 +91,62 @@ def read_schemas(
     *,
     with_statement: bool = True,
     role: Role = Role.SOURCE,
+    keys: NamedKeys = NO_NAMED_KEYS,
 ) -> dict[TableId, TableSchema]:
     """Return these tables' definitions; missing tables are left out.
 
+    `keys` are those that a pipeline file names for tables of its source; a sink has none.
     A table that is dropped between the catalogue's answers has columns and no key. So one without
     a key is read until the catalogue says the same twice.
     """
     stored = stored_names(connection, tables, role=role)
-    found = _read(connection, set(stored.values()), role)
+    named = _named(connection, stored, keys, role)
+    found = _read(connection, set(stored.values()), role, named)
     unsure = {table for table, schema in found.items() if not schema.primary_key}
     while unsure:
-        again = _read(connection, unsure, role)
+        again = _read(connection, unsure, role, named)
         same = {table for table in unsure if again.get(table) == found[table]}
         found = {name: schema for name, schema in found.items() if name not in unsure} | again
         unsure = {table for table, schema in again.items() if not schema.primary_key} - same
     if with_statement:
         texts = create_statements(connection, found, role=role)
-        found = {name: replace(found[name], create_statement=text) for name, text in texts.items()}
+        found = {name: _with_statement(found[name], text) for name, text in texts.items()}
     asked = sorted(table for table, name in stored.items() if name in found)
     return {table: replace(found[stored[table]], table=table) for table in asked}
 
 
+def _named(
+    connection: ServerConnection, stored: Mapping[TableId, TableId], keys: NamedKeys, role: Role
+) -> Mapping[TableId, str]:
+    """Return the unique keys that a pipeline file names, by the tables' stored names."""
+    if not keys:
+        return {}
+    (kept,) = query(connection, "SELECT @@lower_case_table_names", role=role)[0]
+    folds = int(kept) != 0
+    return {name: keys.of(table, ignore_case=folds) for table, name in stored.items()}
+
+
+def _with_statement(schema: TableSchema, statement: str) -> TableSchema:
+    """Return a definition with its statement, and without a named key that this speaks against."""
+    schema = replace(schema, create_statement=statement)
+    if not (schema.named_key and schema.key_name):
+        return schema
+    problem = problem_in_statement(schema.key_name, statement)
+    if not problem:
+        return schema
+    own = UniqueKey(schema.key_name, schema.primary_key)
+    unique_keys = tuple(sorted((*schema.unique_keys, own), key=lambda key: key.name))
+    return replace(
+        schema, primary_key=(), key_name="", key_problem=problem, unique_keys=unique_keys
+    )
+
+
 def _read(
-    connection: ServerConnection, wanted: set[TableId], role: Role
+    connection: ServerConnection, wanted: set[TableId], role: Role, named: Mapping[TableId, str]
 ) -> dict[TableId, TableSchema]:
     """Read tables' definitions from the catalogue, by their stored names."""
     facts = table_facts(connection, wanted, role=role)
-    parts = _Parts()
+    parts = _Parts(named)
     for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
         parts.add_columns(query(connection, _COLUMNS.format(condition=condition), role=role))
         parts.add_indexes(query(connection, _INDEXES.format(condition=condition), role=role))
@@ -121,7 +160,9 @@ def _read(
             primary_key=parts.primary_key_of(table),
             key_prefixes=parts.prefixes_of(table),
             unique_keys=parts.unique_keys_of(table),
-            key_name=parts.key_name_of(table),
+            key_name=parts.choice_of(table).name,
+            named_key=named.get(table, ""),
+            key_problem=parts.choice_of(table).problem,
             engine=fact.engine,
             collation=fact.collation,
             flavour="mariadb" if is_mariadb(connection) else "mysql",
@@ -224,7 +265,7 @@ FROM information_schema.COLUMNS WHERE {condition}
 ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
 """
 _INDEXES = """
-SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART
+SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART, INDEX_TYPE
 FROM information_schema.STATISTICS WHERE {condition} AND NON_UNIQUE = 0
 ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
 """
@@ -233,16 +274,16 @@ SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CHECK_CLAUSE
 FROM information_schema.CHECK_CONSTRAINTS WHERE {condition}
 """
 
-_IndexParts = list[tuple[str | None, int | None]]
-
 
 @dataclass(slots=True)
 class _Parts:
     """The catalogue's columns, unique indexes and JSON checks of tables."""
 
+    named: Mapping[TableId, str]
+    """The unique keys that a pipeline file names, empty for none."""
     columns: dict[TableId, list[tuple[Any, ...]]] = field(default_factory=lambda: defaultdict(list))
-    indexes: dict[TableId, dict[str, _IndexParts]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    indexes: dict[TableId, dict[str, UniqueIndex]] = field(
+        default_factory=lambda: defaultdict(dict)
     )
     json_texts: dict[TableId, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -253,9 +294,11 @@ class _Parts:
 
     def add_indexes(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Add rows of the catalogue's unique indexes."""
-        for database, table, index, column, prefix in rows:
-            part = (column, None if prefix is None else int(prefix))
-            self.indexes[TableId(database, table)][index].append(part)
+        for database, table, name, column, prefix, kind in rows:
+            part = IndexPart(column, None if prefix is None else int(prefix))
+            indexes = self.indexes[TableId(database, table)]
+            parts = indexes[name].parts if name in indexes else ()
+            indexes[name] = UniqueIndex(name, (*parts, part), kind)
 
     def add_checks(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Add the columns that a JSON check makes JSON on MariaDB."""
@@ -271,26 +314,32 @@ class _Parts:
 
     def primary_key_of(self, table: TableId) -> tuple[str, ...]:
         """Return the columns of a table's primary key, in index order."""
-        return tuple(name or EXPRESSION for name, _ in self._key(table))
+        return tuple(part.column or EXPRESSION for part in self._key(table))
 
     def prefixes_of(self, table: TableId) -> tuple[int, ...]:
         """Return the prefix lengths of a table's primary key, empty if all columns are whole."""
-        prefixes = tuple(prefix or 0 for _, prefix in self._key(table))
+        prefixes = tuple(part.prefix or 0 for part in self._key(table))
         return prefixes if any(prefixes) else ()
 
     def unique_keys_of(self, table: TableId) -> tuple[UniqueKey, ...]:
         """Return a table's secondary unique keys."""
         return tuple(
-            UniqueKey(index, tuple(name or EXPRESSION for name, _ in parts))
-            for index, parts in sorted(self._indexes(table).items())
-            if index not in {"PRIMARY", self.key_name_of(table)}
+            UniqueKey(name, tuple(part.column or EXPRESSION for part in index.parts))
+            for name, index in sorted(self._indexes(table).items())
+            if name not in {PRIMARY, self.choice_of(table).name}
         )
 
-    def _indexes(self, table: TableId) -> Mapping[str, _IndexParts]:
+    def _indexes(self, table: TableId) -> Mapping[str, UniqueIndex]:
         """Return a table's unique indexes, by name."""
         return self.indexes.get(table, {})
 
-    def key_name_of(self, table: TableId) -> str:
+    def choice_of(self, table: TableId) -> KeyChoice:
+        """Return the unique key that is a table's key: the named one, or else the server's."""
+        if named := self.named.get(table):
+            return named_key(named, self._indexes(table), self.columns_of(table))
+        return KeyChoice(self._key_of_server(table))
+
+    def _key_of_server(self, table: TableId) -> str:
         """Return the unique key that the server takes for the primary key; empty for none.
 
         A table with a primary key has none. Else InnoDB stores the rows by the first unique key
@@ -300,19 +349,21 @@ class _Parts:
         """
         indexes = self._indexes(table)
         served = {row[0] for row in self.columns[table] if row[-1] == "PRI"}
-        if "PRIMARY" in indexes or not served:
+        if PRIMARY in indexes or not served:
             return ""
         found = {
-            name: parts
-            for name, parts in indexes.items()
-            if {column for column, _ in parts} == served and not any(cut for _, cut in parts)
+            name: index.parts
+            for name, index in indexes.items()
+            if {part.column for part in index.parts} == served
+            and not any(part.prefix for part in index.parts)
         }
-        is_told = len({tuple(parts) for parts in found.values()}) == 1
+        is_told = len({*found.values()}) == 1
         return min(found) if is_told else ""
 
-    def _key(self, table: TableId) -> _IndexParts:
-        """Return the columns and prefixes of a table's key."""
-        return self._indexes(table).get(self.key_name_of(table) or "PRIMARY", [])
+    def _key(self, table: TableId) -> Sequence[IndexPart]:
+        """Return the parts of a table's key; none if it has no key."""
+        found = self._indexes(table).get(self.choice_of(table).name or PRIMARY)
+        return () if found is None else found.parts
 
 
 def _column(row: tuple[Any, ...], json_texts: set[str]) -> Column:

@@ -48,6 +48,7 @@ from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
 )
 from airflow_cdc_provider.systems.mysql.dialect.table_changes import (
     alter_statement,
+    uncounted,
     unique_key_statements,
 )
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
@@ -385,13 +386,12 @@ class MySqlTableBuilder:
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
         """Drop the unique keys that the source has, too, from a sink table that is to be filled."""
         wanted = {key.columns for key in plan.target.unique_keys}
-        drops = [
-            f"DROP INDEX {quote_identifier(key.name)}"
-            for key in found.unique_keys
-            if key.columns in wanted
-        ]
+        keys = [key for key in found.unique_keys if key.columns in wanted]
+        drops = [f"DROP INDEX {quote_identifier(key.name)}" for key in keys]
         if drops:
             table = quote_table(plan.sink_table)
+            written = plan.written
+            drops += uncounted(written, written, found, keys, sink_flavour=self._flavour)
             self._without_keys(f"ALTER TABLE {table} {', '.join(drops)}", plan)
 
     def _without_keys(self, statement: str, plan: TablePlan) -> None:

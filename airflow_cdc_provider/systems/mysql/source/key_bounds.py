@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, cast
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange, bounding
+from airflow_cdc_provider.core.named_keys import NO_NAMED_KEYS, NamedKeys
 from airflow_cdc_provider.core.split_planner import DensityProbe, Stretch, even_step
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -73,14 +74,16 @@ def boundaries(
         yield from _index_boundaries(connection, schema, split_rows, start)
 
 
-def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
+def split_middle(
+    connection: ServerConnection, split: SnapshotSplit, keys: NamedKeys = NO_NAMED_KEYS
+) -> Key:
     """Return a key inside the split, with about half of the split's rows before it."""
     columns = split.key_columns[: bounding(split.key_kinds)]
     if not columns:
         why = "its key cannot bound a range" if split.key_columns else "its table has no key"
         raise _uncuttable(split, why)
     condition = split_predicate(split)
-    schema = read_schema(connection, split.table)
+    schema = read_schema(connection, split.table, keys=keys)
     source = f"FROM {quote_table(split.table)} {by_key(schema)} WHERE {condition}"
     rows = int(query(connection, f"SELECT COUNT(*) {source}")[0][0])
     if split.chosen is not None and columns == split.key_columns:

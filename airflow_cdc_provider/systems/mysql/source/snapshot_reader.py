@@ -47,6 +47,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.named_keys import NamedKeys
 from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -359,7 +360,8 @@ class SnapshotReader:
 
     def _check_planned(self, session: _Session, schema: TableSchema) -> None:
         """Refuse the table if its definition is not the planned one."""
-        found = read_schema(session.connection, schema.table)
+        keys = NamedKeys.as_read(schema)
+        found = read_schema(session.connection, schema.table, keys=keys)
         if not found.is_defined_as(schema):
             raise TableChangedError(
                 f"{schema.table} is no longer defined as when it was planned",

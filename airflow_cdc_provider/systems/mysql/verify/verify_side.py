@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.named_keys import NO_NAMED_KEYS, NamedKeys
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import OutputColumn
@@ -256,6 +257,8 @@ class MySqlVerifySide:
     role: Role
     nulls_dates: bool = False
     """Of the source: dates that are no day of the calendar are NULL at the sink."""
+    keys: NamedKeys = NO_NAMED_KEYS
+    """Of the source: the unique keys that the pipeline file names for its tables."""
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -267,7 +270,9 @@ class MySqlVerifySide:
 
     def definition(self, table: TableId) -> TableSchema | None:
         """Return a table's definition on this side, None if there is no such table."""
-        found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
+        found = read_schemas(
+            self.connection, [table], with_statement=False, role=self.role, keys=self.keys
+        )
         return found.get(table)
 
     def counts(

@@ -44,7 +44,7 @@ class TableMap:
     columns: tuple[Column, ...]
     wires: tuple[Wire, ...]
     primary_key: tuple[int, ...] = ()
-    """Places of the key's columns, as far as the log says."""
+    """Places of the key's columns: by the table's definition, else as far as the log says."""
     row_end: int | None = None
     """MariaDB: the index of a system-versioned table's ROW END."""
     hidden: int = 0
@@ -103,11 +103,14 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     if schema is not None:
         columns = _completed(columns, wires, schema)
     _refuse_untold_fractions(table, columns, wires, schema)
+    key = metadata.primary_key
+    if schema is not None and schema.has_key:  # the log does not know which key the file names
+        key = tuple(i for i, column in enumerate(columns) if column.name in schema.primary_key)
     row_end, hidden = None, 0
     if flavour == "mariadb":
         row_end = row_end_place(columns, metadata.primary_key, schema)
         hidden = hidden_columns(columns, schema)
-    return TableMap(table, columns, wires, metadata.primary_key, row_end, hidden)
+    return TableMap(table, columns, wires, key, row_end, hidden)
 
 
 def _bits(data: bytes, count: int) -> tuple[bool, ...]:
