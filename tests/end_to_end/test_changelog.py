@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_cdc_provider.spark.reading import register
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
 from tests.end_to_end.changelog import CommandLine
 from tests.end_to_end.crashes import Writing, fill
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLES = {"items": ("id", "v", "n"), "pairs": ("a", "b", "u")}
+KEYS = {"items": ("id",), "pairs": ("a", "b")}
 SEED = 11
 Event = dict[str, Any]
 
@@ -165,6 +167,9 @@ def test_spark_makes_the_sources_tables_of_the_log(
             files = sealed_files(run.log, f"crash.{table}")
             assert rebuilt(spark, files, form, columns) == rows_of(source, table, columns)
             check_history(files)
+            if form == "parquet":
+                assert followed(spark, run.log, table, columns) == rows_of(source, table, columns)
+                check_pieces(spark, run.log, table)
         check_markers(run.log)
 
 
@@ -184,6 +189,42 @@ def rebuilt(
         """
     )
     return sorted(tuple(row) for row in found.collect())
+
+
+def changes_of(spark: SparkSession, log: Path, table: str, **options: str) -> list[Any]:
+    """The changes of a table by format cdc, in order."""
+    register(spark)
+    reader = spark.read.format("cdc").options(table=f"crash.{table}", **options)
+    is_after = "_change_type = 'update_postimage'"
+    found = reader.load(str(log)).selectExpr("*", f"{is_after} AS is_after")
+    found = found.orderBy("_commit_version", "_commit_order", "is_after")
+    rows: list[Any] = found.toArrow().to_pylist()
+    return rows
+
+
+def followed(
+    spark: SparkSession, log: Path, table: str, columns: tuple[str, ...]
+) -> list[tuple[str, ...]]:
+    """The table that the changes of format cdc make, each fitting what is there, as texts."""
+    rows: dict[Any, Any] = {}
+    for change in changes_of(spark, log, table):
+        key, row = tuple(change[name] for name in KEYS[table]), [change[name] for name in columns]
+        if change["_change_type"] in ("update_preimage", "delete"):
+            assert rows.pop(key) == row
+        else:
+            assert key not in rows
+            rows[key] = row
+    return sorted(tuple(map(str, row)) for row in rows.values())
+
+
+def check_pieces(spark: SparkSession, log: Path, table: str) -> None:
+    """Two ranges that meet at a place inside the log have each change once."""
+    whole = changes_of(spark, log, table)
+    place = whole[len(whole) * 3 // 4]["_commit_position"]
+    first = changes_of(spark, log, table, endingPosition=place)
+    second = changes_of(spark, log, table, startingPosition=place)
+    assert first + second == whole
+    assert first
 
 
 def rows_of(source: ThrowawayServer, table: str, columns: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import suppress
 from importlib import metadata
 
@@ -85,3 +88,17 @@ def running(parent: psutil.Process, words: str) -> list[psutil.Process]:
             if words in " ".join(child.cmdline()):
                 found.append(child)
     return found
+
+
+def test_the_oldest_is_told_that_it_cannot_read_a_change_log(
+    oldest_pyspark: dict[str, str],
+) -> None:
+    code = "from airflow_cdc_provider.spark.reading import register; register(None)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **oldest_pyspark},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "CDC-CFG-008 PySpark 3.5.0 has no data sources in Python" in done.stderr

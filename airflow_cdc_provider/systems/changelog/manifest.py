@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from airflow_cdc_provider.core.endpoint import Store
@@ -69,6 +69,15 @@ class Manifest:
         while (record := self._read(_version(self._state.version + 1))) is not None:
             self._state.apply(record)
         return self._state
+
+    def commits(self, *, after: int = 0) -> Iterator[Record]:
+        """Yield the commits behind a version as they are stored, in order, of any pipeline's log.
+
+        No checkpoint is used, for it does not say which commit a file is of.
+        """
+        while (record := self._read(_version(after + 1))) is not None:
+            after += 1
+            yield record
 
     def commit(self, generation: int, judge: Callable[[LogState], Record | None]) -> LogState:
         """Commit the record that `judge` makes of the latest state; None commits nothing.

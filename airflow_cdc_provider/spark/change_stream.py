@@ -1,0 +1,95 @@
+"""A change log's table as a stream: offsets are numbers of files, so each commit is read once.
+
+The reader lives on the driver's machine for as long as its query, so it reads each manifest once.
+Where nothing is new it waits for some time, for Spark asks again at once, for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from airflow_cdc_provider.spark.change_source import opened, partitions_of, read_partition
+from airflow_cdc_provider.systems.changelog.reads.offsets import (
+    Offset,
+    StreamOffset,
+    files_between,
+    require_same_log,
+)
+from airflow_cdc_provider.systems.changelog.reads.ranges import refused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
+    from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
+
+_LOOK_S = 0.05
+_WAIT_S = 0.5
+
+
+def change_stream(options: ReadOptions, schema: StructType) -> DataSourceStreamReader:
+    """Return the reader of a stream that this PySpark can use, with limits from 4.2 on."""
+    try:
+        from airflow_cdc_provider.spark.limited_stream import LimitedStream  # noqa: PLC0415 - 4.2
+    except ImportError:
+        if options.max_files is not None:
+            raise refused(
+                "maxFilesPerTrigger needs PySpark 4.2 or newer",
+                remedy="leave it out: a micro-batch then has all that is there",
+            ) from None
+        return UnlimitedStream(options, schema)
+    return LimitedStream(options, schema)
+
+
+class ChangeStream(DataSourceStreamReader):
+    """Follows one table's log; what it may read at a time is said by those made of it."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options, self._schema = options, schema
+        self._commits: TableCommits | None = None
+
+    def commits(self) -> TableCommits:
+        """Return the commits of the table, as they are now."""
+        if self._commits is None:
+            self._commits = opened(self.options)
+        else:
+            self._commits.read_on()
+        return self._commits
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Return where a new query begins."""
+        return StreamOffset.initial(self.commits(), self.options).to_json()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Return the files between two offsets, together or cut to about one size."""
+        commits = self.commits()
+        between = files_between(commits, StreamOffset.of_json(start), StreamOffset.of_json(end))
+        return partitions_of(commits, between, self.options, self._schema)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition."""
+        return read_partition(partition, with_truncates=self.options.with_truncates)
+
+    def awaited(self, start: StreamOffset, *, wait_s: float = _WAIT_S) -> TableCommits:
+        """Return the commits once a file is new since an offset, or the time is over."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            commits = self.commits()
+            require_same_log(commits, start)
+            if len(commits.files) > start.files or time.monotonic() >= deadline:
+                return commits
+            time.sleep(_LOOK_S)
+
+
+class UnlimitedStream(ChangeStream):
+    """Reads all that is there in each micro-batch: all that PySpark 4.0 and 4.1 can ask for."""
+
+    def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - as before 4.2
+        """Return the end of what is there."""
+        commits = self.commits()
+        return StreamOffset.behind(commits, len(commits.files)).to_json()
