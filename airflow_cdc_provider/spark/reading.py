@@ -8,6 +8,7 @@ changes = spark.read.format("cdc").option("table", "shop.orders").load("/data/ch
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -18,9 +19,15 @@ from airflow_cdc_provider.spark.session import is_local, ship_package
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ANY_PYTHON = "python3"
+"""What Spark runs where nothing names a Python: the first of that name on the path."""
+
 
 def register(spark: SparkSession) -> None:
     """Make the format `cdc` known to a session, and send this package to its executors.
+
+    The workers of a local session run this Python, unless `PYSPARK_PYTHON` named another one when
+    it began: the `python3` of the path may not have the package.
 
     `SparkInstallationError` where PySpark is older than 4.0, which has no data sources in Python.
     """
@@ -36,4 +43,6 @@ def register(spark: SparkSession) -> None:
 
     if not is_local(spark):
         ship_package(spark)
+    elif spark.sparkContext.pythonExec == _ANY_PYTHON:
+        spark.sparkContext.pythonExec = sys.executable
     spark.dataSource.register(ChangeLogSource)

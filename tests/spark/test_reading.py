@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,15 @@ TYPES = {
     "c_binary": "binary",
     "c_geometry": "struct<wkb:binary,srid:int>",
 }
+
+
+def test_workers_of_a_local_session_run_this_python_unless_another_one_is_named(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for named, run in (("python3", sys.executable), ("/opt/python", "/opt/python")):
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", named)
+        register(spark)
+        assert spark.sparkContext.pythonExec == run
 
 
 @pytest.fixture
