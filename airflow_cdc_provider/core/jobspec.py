@@ -26,8 +26,8 @@ SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
 STATE_DSN_ENV = "AIRFLOW_CDC_STATE_DSN"
 REPLICA_DSN_ENV = "AIRFLOW_CDC_REPLICA_{number}_DSN"
 """Of the replicas whose lag holds the snapshot up, numbered from 1."""
-SALT_ENV = "AIRFLOW_CDC_SALT_{number}"
-"""Of the salts of masks, numbered from 1."""
+SALT_ENV = "AIRFLOW_CDC_SALT_{name}"
+"""Of the salts of masks, by their names with `_` in place of the blank."""
 ANY_PORT = range(1)
 """Port 0: whichever is free."""
 SourceOptions = Mapping[str, Any]
@@ -119,7 +119,7 @@ class JobSpec:
     @property
     def salt_envs(self) -> tuple[str, ...]:
         """Return the environment variables with the salts, in the order of their names."""
-        return tuple(SALT_ENV.format(number=number) for number, _ in enumerate(self.salts, 1))
+        return tuple(map(salt_variable, self.salts))
 
     @property
     def secret_envs(self) -> tuple[str, ...]:
@@ -175,6 +175,11 @@ class JobSpec:
                 "edge": None if form.get("edge") is None else Topology.from_json(form["edge"]),
             }
         )
+
+
+def salt_variable(name: str) -> str:
+    """Return the environment variable that holds the salt of a name, such as `conn_id shop`."""
+    return SALT_ENV.format(name=name.replace(" ", "_"))
 
 
 def _with_options(form: dict[str, Any]) -> dict[str, Any]:

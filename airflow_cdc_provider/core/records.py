@@ -227,6 +227,8 @@ class NoteKind(StrEnum):
     while it reads none."""
     CHOSEN = "chosen"
     """The columns of each table that is filtered or copied in part, also of those that are gone."""
+    SALTS = "salts"
+    """Proofs of the salts that the owner has, by their names."""
     NOTIFICATIONS = "notifications"
     """Which problems receivers were notified of, or are to be, and which of them are over."""
 

@@ -1,8 +1,8 @@
 """The salts of masks, known to a process by the names that the pipeline file has for them.
 
-A plan holds a salt's name and a proof of it, never the salt: plans are in the state store and in
-the sink's ledger. The salts themselves go where the passwords go: from connections and environment
-variables to the processes of a job, and to Spark's executors with what these are to do.
+A plan in the state store holds a salt's name and a proof of it, never the salt. The salts themselves
+go where the passwords go: from connections and environment variables to the processes of a job, and
+to Spark's executors with what these are to do.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ class Salt:
 def keep_salts(salts: Iterable[Salt]) -> None:
     """Make salts known to this process."""
     _known.update((salt.name, salt) for salt in salts)
+
+
+def proofs(salts: Iterable[Salt]) -> dict[str, str]:
+    """Return by the names of salts what tells whether another process has the same ones."""
+    return {salt.name: _proof(salt.text) for salt in salts}
 
 
 def proven(shape: TableShape) -> TableShape:

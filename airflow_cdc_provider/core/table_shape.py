@@ -156,6 +156,11 @@ class TableShape:
         return bool(self.hidden) or self.is_part
 
     @property
+    def is_hashed(self) -> bool:
+        """Tell whether hashes stand in the place of values."""
+        return any(each.is_hashed for each in self.columns)
+
+    @property
     def shard_column(self) -> OutputColumn | None:
         """Return the column by which the sink's table is shared; None if it is this table's."""
         return next((each for each in self.columns if each.name == self.shard), None)

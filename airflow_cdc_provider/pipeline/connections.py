@@ -16,10 +16,10 @@ from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.jobspec import (
     REPLICA_DSN_ENV,
-    SALT_ENV,
     SINK_DSN_ENV,
     SOURCE_DSN_ENV,
     STATE_DSN_ENV,
+    salt_variable,
 )
 from airflow_cdc_provider.core.salts import SHORTEST_SALT, Salt
 from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
@@ -32,6 +32,8 @@ from airflow_cdc_provider.pipeline.file.problems import Path
 if TYPE_CHECKING:
     from airflow_cdc_provider.engine.scrubbing import Secrets
 
+_NO_TEXT = "\ufffd\x00"
+"""What stands for bytes that are none of UTF-8, and what no environment variable can hold."""
 DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
 MasterOf = Callable[[str], str | None]
@@ -82,7 +84,7 @@ class Servers:
             SINK_DSN_ENV: self.sink_dsn,
             STATE_DSN_ENV: self.state_dsn,
             **dict(zip(replica_variables(len(self.replica_dsns)), self.replica_dsns, strict=True)),
-            **{SALT_ENV.format(number=n): salt.text for n, salt in enumerate(self.salts, 1)},
+            **{salt_variable(salt.name): salt.text for salt in self.salts},
         }
 
 
@@ -120,7 +122,7 @@ def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool =
         default_state=default_state,
         replicas=tuple(_endpoint(loaded, path, dsns[path]) for path in replicas),
         replica_dsns=tuple(dsns[path] for path in replicas),
-        salts=_salts(loaded, dsn_of),
+        salts=find_salts(loaded, dsn_of),
     )
 
 
@@ -189,17 +191,17 @@ def _dsns(
     return found
 
 
-def _salts(loaded: LoadedPipeline, dsn_of: DsnOf) -> tuple[Salt, ...]:
-    """Find the salts of masks; refuse the lines of those that are missing or too short."""
+def find_salts(loaded: LoadedPipeline, dsn_of: DsnOf) -> tuple[Salt, ...]:
+    """Find the salts of masks; refuse the lines of those that are missing or no salts."""
     found: dict[str, Salt] = {}
     problems: list[tuple[Path, str, str]] = []
     for section, settings in loaded.model.tables.items():
         for column, reference in settings.columns.salts.items():
             text = _salt_text(reference, dsn_of)
             found[reference.name] = Salt(reference.name, text)
-            if len(text.encode()) < SHORTEST_SALT:
+            if wrong := _wrong_salt(reference, text):
                 path = ("tables", section, "columns", "mask", column, "sha256")
-                problems.append(_wrong_salt(path, reference, text))
+                problems.append((path, *wrong))
     if problems:
         raise loaded.refusal(*problems)
     return tuple(found.values())
@@ -213,17 +215,22 @@ def _salt_text(reference: SaltReference, dsn_of: DsnOf) -> str:
     return "" if fields is None else fields.password
 
 
-def _wrong_salt(path: Path, reference: SaltReference, text: str) -> tuple[Path, str, str]:
-    """Return the path, problem and fix for a salt that is missing or too short."""
+def _wrong_salt(reference: SaltReference, text: str) -> tuple[str, str] | None:
+    """Return problem and fix for a salt that is missing or none; None if it is one."""
     if reference.salt_env is not None:
         what = f"the environment variable {reference.salt_env}"
-        fix = f"export {reference.salt_env}=$(openssl rand -hex 16), and keep it"
+        fix = f"export {reference.salt_env}=$(openssl rand -hex 16)"
     else:
         what = f"the password of the connection {reference.conn_id!r}"
-        fix = "make a connection of any type with the salt as its password, and keep it"
-    if text:
-        return path, f"{what} has {len(text.encode())} bytes: a salt has {SHORTEST_SALT}", fix
-    return path, f"{what} is not set, and is the salt of this column's mask", fix
+        fix = "make a connection of any type with the salt as its password (openssl rand -hex 16)"
+    fix = f"{fix}, and keep it; where rows were masked by a former one, give it that"
+    if not text:
+        return f"{what} is not set, and is the salt of this column's mask", fix
+    if any(mark in _NO_TEXT or "\ud800" <= mark <= "\udfff" for mark in text):
+        return f"{what} has bytes that are no text in UTF-8: a salt is a text", fix
+    if len(text.encode()) < SHORTEST_SALT:
+        return f"{what} has {len(text.encode())} bytes: a salt has {SHORTEST_SALT} or more", fix
+    return None
 
 
 def _missing(path: Path, reference: Reference) -> tuple[Path, str, str]:

@@ -17,8 +17,8 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHel
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
 from airflow_cdc_provider.core.owners import is_gone, this_process
-from airflow_cdc_provider.core.records import PipelineState
-from airflow_cdc_provider.core.salts import keep_salts
+from airflow_cdc_provider.core.records import NoteKind, PipelineState
+from airflow_cdc_provider.core.salts import keep_salts, proofs
 from airflow_cdc_provider.pipeline.connections import Connections, DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
@@ -145,6 +145,8 @@ def take_over(run: Run, ledger: Ledger) -> PipelineState:
     taken = run.store.take_over(run.name, run.owner, at_least=ledger.generation(), lease_s=LEASE_S)
     run.held.generation = taken.generation
     ledger.take_over(taken.generation)
+    if run.servers.salts:
+        run.store.keep_note(run.name, NoteKind.SALTS, proofs(run.servers.salts))
     return taken
 
 

@@ -86,6 +86,17 @@ def test_a_salt_is_found_handed_to_the_job_and_hidden(tmp_path: Path) -> None:
     [
         ("{salt_env: SHOP_SALT}", {}, "variable SHOP_SALT is not set, and is the salt"),
         ("{salt_env: SHOP_SALT}", {"SHOP_SALT": "planted"}, "SHOP_SALT has 7 bytes: a salt has 16"),
+        ("{salt_env: SHOP_SALT}", {"SHOP_SALT": "\udcff" * 20}, "bytes that are no text in UTF-8"),
+        (
+            "{salt_env: SHOP_SALT}",
+            {"SHOP_SALT": "0123456789abcde\ufffd"},
+            "bytes that are no text in UTF-8",
+        ),
+        (
+            "{conn_id: shop_salt}",
+            {"AIRFLOW_CONN_SHOP_SALT": "generic://:%FF%FE%FD%FC%FB%FA@h"},
+            "bytes that are no text in UTF-8",
+        ),
         ("{conn_id: shop_salt}", {}, "connection 'shop_salt' is not set"),
         ("{conn_id: shop_salt}", {"AIRFLOW_CONN_SHOP_SALT": "x://h"}, "'shop_salt' is not set"),
         ("{}", {}, "wanted one of conn_id and salt_env, neither is there"),

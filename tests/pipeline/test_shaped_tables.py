@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.core.errors import PipelineFileError, TablesStoppedError
+from airflow_cdc_provider.core.errors import (
+    PipelineFileError,
+    RefusedError,
+    TablesStoppedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.pipeline.run import give_back, take_over
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.estimating import estimate
 from airflow_cdc_provider.pipeline.steps.planning import preview
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.views.reports import plan_form, plan_lines
 from tests.pipeline.altered_tables import catch_up, change
@@ -275,10 +283,22 @@ class Shaped:
         shop.environment["SHOP_SALT"] = salt
         catch_up(shop)
         assert is_as(shop, as_hashed)
+        people = [TableId(shop.database, "people")]
+        other = shop.run(owner="another process")
+        with closing(open_ledger(other)) as held:
+            take_over(other, held)
         shop.environment["SHOP_SALT"] = salt[::-1]
-        reset_tables(shop.run(), [TableId(shop.database, "people")])
+        with pytest.raises(RefusedError, match="has another value of salt_env SHOP_SALT"):
+            reset_some(shop.run(), people)
+        give_back(other)
+        reset_some(shop.run(), people)
         catch_up(shop)
         assert is_as(shop, (AS_HASHED[0].format(salt=salt[::-1]), AS_HASHED[1]))
+        shop.forget_state()
+        change(shop, "people", ["UPDATE people SET mail = CONCAT('x', mail) WHERE id % 2 = 0"])
+        shop.environment["SHOP_SALT"] = salt
+        catch_up(shop)
+        assert is_as(shop, as_hashed)
 
     def test_a_masked_column_that_is_renamed_stops_its_table_alone(self, shop: Shop) -> None:
         describe(shop, ALL_BUT)

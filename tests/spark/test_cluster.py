@@ -18,7 +18,7 @@ import pytest
 
 import airflow_cdc_provider
 from airflow_cdc_provider.core.errors import RetryableError
-from airflow_cdc_provider.core.jobspec import ENCODED, SALT_ENV, JobKind
+from airflow_cdc_provider.core.jobspec import ENCODED, JobKind, salt_variable
 from airflow_cdc_provider.core.salts import Salt, keep_salts, proven
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
@@ -100,7 +100,7 @@ def test_a_standalone_cluster_copies_and_follows_and_no_password_is_seen(
         "spark.cores.max": 2,
     }
     words = " ".join(f"--conf {name}={value}" for name, value in conf.items())
-    more = {"PYSPARK_SUBMIT_ARGS": f"{words} pyspark-shell", SALT_ENV.format(number=1): secret}
+    more = {"PYSPARK_SUBMIT_ARGS": f"{words} pyspark-shell", salt_variable(salt.name): secret}
     with cluster(tmp_path) as master, Watcher(secret, f"http://127.0.0.1:{port}") as watcher:
         for kind in (JobKind.SNAPSHOT, JobKind.STREAM):
             spec = pipeline.spec(kind, pipeline.take_over(), split_rows=500)

@@ -224,9 +224,7 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
         streamed = {progress.table for progress in stream.tables}
         streamed |= {each.table for each in ledger.stopped()}
         adopted = found.captured.only(streamed)
-        # nobody knows what a shard was: its table has all columns that one of the others has
-        is_shared = any(plan.shard is not None for plan in adopted.plans)
-        if len(adopted.plans) == len(streamed) and not is_shared:
+        if len(adopted.plans) == len(streamed) and not any(map(_is_forgotten, adopted.plans)):
             require_former_rules(run, ledger)
             _adopt(run, state.generation, held, replace(found, captured=adopted))
             warning = _another_plan(run, held, state.plan_id, then="it is taken over")
@@ -246,6 +244,14 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
     require_stop_ahead(run)
     _tell(run, warning)
     return replace(_make(run, ledger, state.generation, found), warning=warning)
+
+
+def _is_forgotten(plan: TablePlan) -> bool:
+    """Tell whether nobody knows without the state how a table's rows were written.
+
+    A shard's table has all columns that one of the others has, and a hash does not say its salt.
+    """
+    return plan.shard is not None or plan.shape.is_hashed
 
 
 def _anew(run: Run) -> str:

@@ -29,8 +29,11 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
+from airflow_cdc_provider.core.salts import keep_salts, proofs
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
+from airflow_cdc_provider.pipeline.connections import find_salts
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.edges import require_edge_does
@@ -69,6 +72,7 @@ def add(
     """Request that tables be added to the stream, see the request through, describe the result."""
     require_edge_does(run, RequestKind.FOLLOW)
     require_streams_on(run, "adding a table")
+    _require_same_salts(run)
     asked = _ask(run, RequestKind.FOLLOW, to_be_added(run, tables))
     return _seen_through(
         run,
@@ -86,6 +90,7 @@ def reset_some(
     """Request that tables be reset, see the request through, and describe the result."""
     require_edge_does(run, RequestKind.RESET)
     require_streams_on(run, "reading a table anew beside the stream")
+    _require_same_salts(run)
     run.held.begins = frozenset(tables)
     asked = _ask(run, RequestKind.RESET, to_be_reset(run, tables))
     return _seen_through(
@@ -133,6 +138,23 @@ def _fate(
     fates = [f"{', '.join(map(str, alone))} is dropped"] if alone else []
     fates += [f"Its rows in {each} are deleted, those of others stay" for each in sorted(shared)]
     return "; ".join(fates)
+
+
+def _require_same_salts(run: Run) -> None:
+    """Refuse to have rows read by a process that has another salt than this one."""
+    note = run.store.note(run.name, NoteKind.SALTS)
+    if note is None or not is_owned(run):
+        return
+    mine = proofs(run.servers.salts)
+    others = sorted(name for name, proof in mine.items() if note.form.get(name, proof) != proof)
+    if others:
+        raise RefusedError(
+            f"the process that runs {run.name} has another value of {others[0]} than this one",
+            where="salts of masks",
+            risk=NOTHING_CHANGED,
+            remedy="end that run, and ask again: then the rows are read with this one's value. "
+            "Begin the run with the same value",
+        )
 
 
 def _ask(run: Run, kind: RequestKind, tables: Collection[TableId]) -> Request:
@@ -314,7 +336,10 @@ def may_be_done(run: Run, request: Request, generation: int) -> bool:
 
 
 def reloaded(run: Run) -> Run:
-    """Return the run with its pipeline file read again, which a person may have edited."""
+    """Return the run with its pipeline file read again, which a person may have edited.
+
+    Salts that are in connections are read again, too.
+    """
     fresh = load_pipeline(run.loaded.path)
     if fresh.model.name != run.name:
         raise RefusedError(
@@ -323,7 +348,11 @@ def reloaded(run: Run) -> Run:
             risk=NOTHING_CHANGED,
             remedy=f"give {run.name} its file back, or end its run",
         )
-    return replace(run, loaded=fresh)
+    if run.connections is None:
+        return replace(run, loaded=fresh)
+    salts = find_salts(fresh, run.connections)
+    keep_salts(salts)
+    return replace(run, loaded=fresh, servers=replace(run.servers, salts=salts))
 
 
 def _own(run: Run) -> int:

@@ -69,7 +69,7 @@ def require_unpadded(schema: TableSchema, shape: TableShape) -> None:
         if kind.name == "binary" and kept < (kind.length or 1):
             raise ValueError(
                 f"{each.source} of {schema.table} is padded with zeros to {kind.length} bytes: "
-                "it can be masked by NULL alone"
+                "it can be masked by SHA-256 or NULL"
             )
 
 
