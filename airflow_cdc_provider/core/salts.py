@@ -1,8 +1,8 @@
 """The salts of masks, known to a process by the names that the pipeline file has for them.
 
-A plan in the state store holds a salt's name and a proof of it, never the salt. The salts themselves
-go where the passwords go: from connections and environment variables to the processes of a job, and
-to Spark's executors with what these are to do.
+A plan in the state store holds a salt's name and a proof of it, never the salt. The salts go where
+the passwords go: from connections and environment variables to the processes of a job, and to
+Spark's executors with what these are to do.
 """
 
 from __future__ import annotations
