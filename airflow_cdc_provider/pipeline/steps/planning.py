@@ -249,9 +249,11 @@ def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
 def _is_forgotten(plan: TablePlan) -> bool:
     """Tell whether nobody knows without the state how a table's rows were written.
 
-    A shard's table has all columns that one of the others has, and a hash does not say its salt.
+    A shard's table has all columns that one of the others has, and a hash does not say its salt. A
+    table without a primary key may have had another key, by which two rows of the log that are left
+    to read are one by this key.
     """
-    return plan.shard is not None or plan.shape.is_hashed
+    return plan.shard is not None or plan.shape.is_hashed or bool(plan.schema.key_name)
 
 
 def _anew(run: Run) -> str:

@@ -83,7 +83,8 @@ def named_key(
     """
     if PRIMARY in indexes:
         return KeyChoice()
-    found = next((each for each in indexes.values() if is_called(each.name, named)), None)
+    called = (each for each in indexes.values() if is_called(each.name, named))
+    found = indexes.get(named) or next(called, None)
     by_name = {column.name: column for column in columns}
     if found is None:
         return KeyChoice(problem=f"it has no unique key {named}{_others(indexes, by_name)}")
