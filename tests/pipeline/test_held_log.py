@@ -14,6 +14,7 @@ import pytest
 from airflow_cdc_provider.columns.source_port import NoHold, SourceAbilities
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stored_error import NO_ERROR
 from airflow_cdc_provider.pipeline.run import Run, take_over
@@ -25,6 +26,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot
 from airflow_cdc_provider.systems.mysql import system
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
+from airflow_cdc_provider.systems.mysql.options import MySqlOptions
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import shop
 
@@ -77,8 +79,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
             found.asked.append("read")
             return super().split_reader(reading)
 
-    def opened(endpoint: Endpoint) -> MySqlSource:
-        return Holding(endpoint)
+    def opened(endpoint: Endpoint, options: SourceOptions) -> MySqlSource:
+        return Holding(endpoint, MySqlOptions.of(options).keys)
 
     monkeypatch.setattr(system, "source", opened)
     return found
