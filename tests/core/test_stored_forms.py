@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
-from airflow_cdc_provider.systems.changelog.state import LogState
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.triggers.verdict import StreamEvent
 from tests.strategies import UUIDS

@@ -22,14 +22,15 @@ from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.port import JoinSink, Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
-from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
-from airflow_cdc_provider.systems.changelog.envelope import Origin
-from airflow_cdc_provider.systems.changelog.files import Format
-from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedgerStore
+from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
 from airflow_cdc_provider.systems.changelog.preflight import folder_look
-from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
-from airflow_cdc_provider.systems.changelog.state import NATIVE
-from airflow_cdc_provider.systems.changelog.targets import ChangelogTables, ChangelogTargets
+from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
+from airflow_cdc_provider.systems.file_log.files import Format
+from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
+from airflow_cdc_provider.systems.file_log.row_form import LogFiles
+from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
+from airflow_cdc_provider.systems.file_log.state import NATIVE
+from airflow_cdc_provider.systems.file_log.targets import LogTables, LogTargets
 from airflow_cdc_provider.systems.kinds import FIRST
 
 if TYPE_CHECKING:
@@ -91,22 +92,20 @@ class ChangelogSink:
         folder = self.folder
         is_native = self._form is Format.PARQUET and not folder.debezium_types
         types = NATIVE if is_native else ""
-        store = ChangelogLedgerStore(self._root, self.owner, types=types)
+        store = LogLedgerStore(self._root, self.owner, types=types)
         return Ledger(store, self.owner.generation)
 
-    def open_targets(self) -> ChangelogTargets:
+    def open_targets(self) -> LogTargets:
         """Open the claims of the pipeline on the folder's tables."""
-        return ChangelogTargets(self._root, self.owner)
+        return LogTargets(self._root, self.owner)
 
-    def open_tables(self) -> ChangelogTables:
+    def open_tables(self) -> LogTables:
         """Open the table builder, which has nothing to build."""
-        return ChangelogTables()
+        return LogTables()
 
-    def open_splits(self) -> ChangelogSplitSink:
+    def open_splits(self) -> LogSplitSink:
         """Open the sink that publishes splits into the change log."""
-        return ChangelogSplitSink(
-            self._root, self.owner, self.plans, form=self._form, origin=self._origin
-        )
+        return LogSplitSink(self._files, self.owner, self.plans)
 
     def open_joins(self, *, reader: int = 0) -> JoinSink:  # noqa: ARG002 - of the port
         """Refuse: a change log's rows cannot be read again and joined."""
@@ -117,19 +116,13 @@ class ChangelogSink:
             remedy="copy the table into a new change log by a pipeline of its own",
         )
 
-    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangelogChangeSink:
+    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
         """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
-        return ChangelogChangeSink(
-            self._root,
-            self.owner,
-            CapturedTables(self.plans, columns),
-            form=self._form,
-            origin=self._origin,
-        )
+        return LogChangeSink(self._files, self.owner, CapturedTables(self.plans, columns))
 
     def open_stopped(
         self, table: TableId, _columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
-    ) -> ChangelogChangeSink:
+    ) -> LogChangeSink:
         """Refuse: a change log's tables cannot be stopped singly."""
         del is_ahead
         raise RefusedError(
@@ -143,6 +136,16 @@ class ChangelogSink:
     def _root(self) -> Path:
         """Return the folder's path."""
         return Path(self.folder.path)
+
+    @property
+    def _files(self) -> LogFiles:
+        """Return where the files are, with how they are written."""
+        origin = self._origin
+        return LogFiles(
+            self._root,
+            self._form,
+            lambda plan, types: TableEnvelope(plan, origin, is_native=types == NATIVE),
+        )
 
     @property
     def _form(self) -> Format:

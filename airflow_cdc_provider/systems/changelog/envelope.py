@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
-from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
-from airflow_cdc_provider.columns.transactions import transactions_of
-from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
+from airflow_cdc_provider.columns.numpy_types import BoolArray
+from airflow_cdc_provider.core.positions import Fact, LogPosition
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.systems.changelog.events import Places, TableEvents
-from airflow_cdc_provider.systems.changelog.tree import (
+from airflow_cdc_provider.systems.file_log.events import Places, TableEvents
+from airflow_cdc_provider.systems.file_log.row_form import TruncatedBy
+from airflow_cdc_provider.systems.file_log.transactions import Transactions, pointing
+from airflow_cdc_provider.systems.file_log.tree import (
     Constant,
     Members,
     Value,
@@ -28,7 +29,7 @@ from airflow_cdc_provider.systems.changelog.tree import (
     numbers,
     text,
 )
-from airflow_cdc_provider.systems.changelog.values import debezium_values, native_values
+from airflow_cdc_provider.systems.file_log.values import debezium_values, native_values
 
 _LETTERS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d"}
 _NS_OF_US = 1000
@@ -44,38 +45,6 @@ class Origin:
     name: str
     """The pipeline's; Debezium's topic prefix."""
     version: str
-
-
-class Transactions:
-    """The transactions of a batch as columns, for envelopes to point to.
-
-    A transaction's facts are the same in each of its rows, so they are kept once, and rows point
-    to them.
-    """
-
-    def __init__(self, columns: Sequence[TransactionPoint], system: str) -> None:
-        points = tuple(columns)  # they may make a record when asked: each is asked for often
-        self.committed_us = np.array([point.committed_us for point in points], np.int64)
-        self._ids = texts_of([point.name for point in points])
-        self._facts = {
-            "ts_ms": numbers(self.committed_us // _US_OF_MS),
-            "ts_us": numbers(self.committed_us),
-            "ts_ns": numbers(self.committed_us * _NS_OF_US),
-            **transactions_of(system).facts_of(points),
-        }
-
-    def ids(self, wanted: IntArray) -> pa.Array:
-        """Return the ids of the transactions at these indexes."""
-        return _pointing(wanted, self._ids)
-
-    def source(self, wanted: IntArray) -> dict[str, Value]:
-        """Return the `source` members that are the same for a transaction's changes."""
-        return {name: _pointing(wanted, values) for name, values in self._facts.items()}
-
-
-def _pointing(wanted: IntArray, values: pa.Array) -> pa.Array:
-    """Return a dictionary array of values by index."""
-    return pa.DictionaryArray.from_arrays(numbers_of(wanted), values)
 
 
 class TableEnvelope:
@@ -139,7 +108,7 @@ class TableEnvelope:
         )
 
     def truncated(
-        self, columns: pa.Schema, by: Transactions, facts: Mapping[str, Fact], now_us: int
+        self, columns: pa.Schema, by: TruncatedBy, facts: Mapping[str, Fact], now_us: int
     ) -> Members:
         """Return the envelope of a TRUNCATE of the table."""
         rows = pa.RecordBatch.from_arrays(
@@ -148,7 +117,7 @@ class TableEnvelope:
         nowhere, first = np.ones(1, np.bool_), np.zeros(1, np.int64)
         source: dict[str, Value] = {
             "snapshot": text("false"),
-            **by.source(first),
+            **by.transactions.source(first),
             **{name: _constant(value) for name, value in facts.items()},
         }
         row = Members(self._row(rows).values, nowhere)
@@ -294,4 +263,4 @@ def _letters(events: TableEvents) -> Value:
     if len(every) == 1:
         return text(_LETTERS[Op(int(every[0]))])
     letters = texts_of([_LETTERS[op] for op in (Op.INSERT, Op.UPDATE, Op.DELETE)])
-    return _pointing(events.op.astype(np.int64) - 1, letters)
+    return pointing(events.op.astype(np.int64) - 1, letters)

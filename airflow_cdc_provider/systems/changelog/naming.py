@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import ColumnType
-from airflow_cdc_provider.systems.changelog.layout import table_folder
+from airflow_cdc_provider.systems.file_log.layout import table_folder
 
 
 def namespace(place: Folder) -> str:  # noqa: ARG001 - as every system is asked

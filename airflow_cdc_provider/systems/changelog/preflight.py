@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.systems.changelog.layout import MANIFEST, table_folder
+from airflow_cdc_provider.systems.file_log.layout import MANIFEST, table_folder
 from airflow_cdc_provider.systems.files.file_store import link_once, write_whole
 
 

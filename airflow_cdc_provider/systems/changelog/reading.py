@@ -11,8 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, table_folder
-from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, table_folder
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
 
 
 def sealed_files(path: str | Path, table: str) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc_provider.systems.changelog.files import Format
+from airflow_cdc_provider.systems.file_log.files import Format
 from tests.systems.changelog.world import ChangelogWorld
 
 

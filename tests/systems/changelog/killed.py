@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.systems.changelog.files import OpenFile
+from airflow_cdc_provider.systems.file_log.files import OpenFile
 from airflow_cdc_provider.systems.files import file_store
 from tests.behaviours.sink_world import insert
 from tests.systems.changelog.world import ChangelogWorld

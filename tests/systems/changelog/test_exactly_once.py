@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
-from airflow_cdc_provider.systems.changelog import manifest as manifest_module
+from airflow_cdc_provider.systems.file_log import manifest as manifest_module
 from airflow_cdc_provider.systems.files import file_store
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.sink_world import Change, delete, insert, update

@@ -17,9 +17,9 @@ from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.engine.verify.verify import verify
-from airflow_cdc_provider.systems.changelog import manifest as manifest_module
-from airflow_cdc_provider.systems.changelog.files import Format
-from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from airflow_cdc_provider.systems.file_log import manifest as manifest_module
+from airflow_cdc_provider.systems.file_log.files import Format
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.registry import open_source
 from tests.behaviours.sink_world import insert
 from tests.systems.changelog.world import ChangelogWorld

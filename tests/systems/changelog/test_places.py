@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
-from airflow_cdc_provider.systems.changelog.files import Format
+from airflow_cdc_provider.systems.file_log.files import Format
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas
 from airflow_cdc_provider.systems.mysql.positions.position import own

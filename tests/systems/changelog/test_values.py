@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.table_schema import ColumnType
-from airflow_cdc_provider.systems.changelog.json_text import json_lines
-from airflow_cdc_provider.systems.changelog.tree import Members, arrow_array
-from airflow_cdc_provider.systems.changelog.values import debezium_values
+from airflow_cdc_provider.systems.file_log.json_text import json_lines
+from airflow_cdc_provider.systems.file_log.tree import Members, arrow_array
+from airflow_cdc_provider.systems.file_log.values import debezium_values
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
 _WKB = struct.pack("<BIdd", 1, 1, 2.0, -1.5)

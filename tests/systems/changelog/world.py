@@ -15,8 +15,8 @@ from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
-from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
+from airflow_cdc_provider.systems.file_log.files import Format
 from tests.behaviours.sink_world import Row, SinkWorld
 
 Event = dict[str, Any]

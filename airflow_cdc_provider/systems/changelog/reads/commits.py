@@ -22,11 +22,11 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.systems.changelog.files import SealedFile
-from airflow_cdc_provider.systems.changelog.layout import MANIFEST, table_folder
-from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.reads.log_places import LogPlace, place_of
-from airflow_cdc_provider.systems.changelog.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.file_log.layout import MANIFEST, table_folder
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.state import LogState, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.systems.changelog.reads.change_rows import COMMIT_COLUMNS, table_columns
 from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
-from airflow_cdc_provider.systems.changelog.state import NATIVE
+from airflow_cdc_provider.systems.file_log.state import NATIVE
 
 
 def log_columns(commits: TableCommits, wanted: str = "") -> pa.Schema | None:

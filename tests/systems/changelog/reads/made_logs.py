@@ -13,13 +13,13 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
-from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, read_parts
 from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
 from airflow_cdc_provider.systems.changelog.reads.parts import parts_of
 from airflow_cdc_provider.systems.changelog.reads.ranges import file_range
 from airflow_cdc_provider.systems.changelog.reads.table_columns import log_columns
+from airflow_cdc_provider.systems.file_log.files import Format
 from tests.behaviours.sink_world import Change, Row
 from tests.behaviours.source_log import point
 from tests.systems.changelog.world import ChangelogWorld

@@ -14,8 +14,8 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
     UnknownEventError,
 )
-from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.reads.table_columns import log_columns
+from airflow_cdc_provider.systems.file_log.files import Format
 from tests.behaviours.sink_world import delete, insert, update
 from tests.systems.changelog.reads.made_logs import (
     MadeLog,
@@ -170,7 +170,7 @@ def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
 def test_a_log_whose_first_manifests_are_gone_is_refused(
     log: MadeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_cdc_provider.systems.changelog.manifest.CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr("airflow_cdc_provider.systems.file_log.manifest.CHECKPOINT_EVERY", 2)
     log.begin((1, "a"))
     log.commit([insert(2, "b")])
     (log.root / "_manifest" / "manifest-00000001.json").unlink()

@@ -30,14 +30,14 @@ from airflow_cdc_provider.engine.ledger.records import (
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Part, Slot
 from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
-from airflow_cdc_provider.systems.changelog.manifest import Manifest
-from airflow_cdc_provider.systems.changelog.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, generation_of, table_folder
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.state import LogState, Record
 
 log = logging.getLogger(__name__)
 
 
-class ChangelogLedgerStore:
+class LogLedgerStore:
     """A pipeline's ledger, kept in the manifest of its change log."""
 
     def __init__(self, root: Path, owner: Owner, *, types: str = "") -> None:

@@ -28,7 +28,7 @@ from airflow_cdc_provider.columns.arrow_arrays import (
 )
 from airflow_cdc_provider.columns.byte_views import string_bytes, string_offsets
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
-from airflow_cdc_provider.systems.changelog.tree import Constant, Many, Members, Value
+from airflow_cdc_provider.systems.file_log.tree import Constant, Many, Members, Value
 
 _TEXT = pa.large_string()
 _SHORT = 1024

@@ -17,14 +17,14 @@ from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.table_drift import TableDrift
 from airflow_cdc_provider.engine.sink.port import Copied, Owner, TargetConflict
-from airflow_cdc_provider.systems.changelog.layout import table_folder
-from airflow_cdc_provider.systems.changelog.ledger import not_exact
-from airflow_cdc_provider.systems.changelog.manifest import Manifest
-from airflow_cdc_provider.systems.changelog.state import LogState, Record, targets_to
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.file_log.ledger import not_exact
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.state import LogState, Record, targets_to
 from airflow_cdc_provider.systems.files.file_store import explained
 
 
-class ChangelogTargets:
+class LogTargets:
     """The claims of one pipeline on the tables of its change log."""
 
     def __init__(self, root: Path, owner: Owner) -> None:
@@ -130,7 +130,7 @@ class ChangelogTargets:
             return folder.is_dir() and any(folder.iterdir())
 
 
-class ChangelogTables:
+class LogTables:
     """The table builder of a change log, which needs none: a folder comes with its first file."""
 
     def close(self) -> None:

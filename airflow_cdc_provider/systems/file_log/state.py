@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.systems.changelog.files import SealedFile
+from airflow_cdc_provider.systems.file_log.files import SealedFile
 
 Record = dict[str, Any]
 """One manifest, as JSON has it."""
@@ -50,9 +50,15 @@ class Counts:
 
     batches: int = 0
     changes: int = 0
+    events: int = 0
+    """Of changes and TRUNCATEs, a change of a key is two; 0 for a log that does not count them."""
     transactions: int = 0
     source_committed_us: int = 0
     committed_us: int = 0
+
+    def to_json(self) -> Record:
+        """Return the numbers as JSON; what is not counted is left out."""
+        return {name: count for name, count in asdict(self).items() if count or name != "events"}
 
 
 @dataclass(slots=True)
@@ -137,6 +143,7 @@ class LogState:
         counts = self.counts
         counts.batches += 1
         counts.changes += record["changes"]
+        counts.events = record.get("events", 0)
         counts.transactions += record["transactions"]
         counts.source_committed_us = max(counts.source_committed_us, record["source_committed_us"])
         counts.committed_us = record["at_us"]
@@ -189,7 +196,7 @@ class LogState:
             "targets": targets_to(self.targets),
             "splits": [published_to(each) for each in self.splits.values()],
             "stream": None if self.stream is None else stream_to_text(self.stream),
-            "counts": asdict(self.counts),
+            "counts": self.counts.to_json(),
             "changed": [
                 [
                     str(table),

@@ -14,8 +14,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_cdc_provider.systems.changelog.json_text import json_lines
-from airflow_cdc_provider.systems.changelog.tree import Members, arrow_array
+from airflow_cdc_provider.systems.file_log.json_text import json_lines
+from airflow_cdc_provider.systems.file_log.tree import Members, arrow_array
 from airflow_cdc_provider.systems.files.file_store import explained, flush_folder
 
 

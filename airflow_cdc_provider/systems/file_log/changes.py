@@ -18,7 +18,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, field
-from pathlib import Path
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import position_to_json
@@ -37,13 +36,19 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.state import no_stream
 from airflow_cdc_provider.engine.sink.port import AppliedBatch, Owner
 from airflow_cdc_provider.engine.sink.selection import CapturedTables, Selection
-from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope, Transactions
-from airflow_cdc_provider.systems.changelog.events import Passed, events_of, places_of
-from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, SealedFile
-from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, stream_file, table_folder
-from airflow_cdc_provider.systems.changelog.manifest import Manifest
-from airflow_cdc_provider.systems.changelog.markers import markers, open_at_end, tally
-from airflow_cdc_provider.systems.changelog.state import NATIVE, LogState, Record
+from airflow_cdc_provider.systems.file_log.events import (
+    Passed,
+    TableEvents,
+    events_of,
+    places_of,
+)
+from airflow_cdc_provider.systems.file_log.files import OpenFile, SealedFile
+from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, stream_file, table_folder
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.markers import markers, open_at_end, tally
+from airflow_cdc_provider.systems.file_log.row_form import LogFiles, RowForm, TruncatedBy
+from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.transactions import Transactions
 
 
 @dataclass(slots=True)
@@ -52,6 +57,8 @@ class _Pending:
 
     position: LogPosition
     stream: StreamSplit
+    events: int
+    """The log's events before the next one."""
     files: dict[str, OpenFile] = field(default_factory=dict)
     sealed: dict[str, list[SealedFile]] = field(default_factory=dict)
     passed: Passed = field(default_factory=Passed)
@@ -77,25 +84,21 @@ class _Pending:
             file.discard()
 
 
-class ChangelogChangeSink:
+class LogChangeSink:
     """Appends batches of changes to one pipeline's change log."""
 
     def __init__(
         self,
-        root: Path,
+        files: LogFiles,
         owner: Owner,
         captured: CapturedTables,
-        *,
-        form: Format,
-        origin: Origin,
     ) -> None:
         self.quiet: IdleRange | None = None
-        self._root, self._owner, self._form = root, owner, form
-        self._manifest = Manifest(root, str(owner.pipeline))
+        self._files, self._root, self._owner = files, files.root, owner
+        self._manifest = Manifest(files.root, str(owner.pipeline))
         self._captured = captured
         plans = captured.plans.values()
-        self._origin = origin
-        self._envelopes: dict[TableId, TableEnvelope] = {}
+        self._forms: dict[TableId, RowForm] = {}
         self._folders = {plan.schema.table: table_folder(plan.sink_table) for plan in plans}
         self._pending: _Pending | None = None
         self._is_broken = False
@@ -144,12 +147,12 @@ class ChangelogChangeSink:
         self._manifest.require_owner(state, self._owner.generation)
         if state.stream is None:
             raise no_stream(self._manifest.place(state))
-        state.require_form(self._form.value, str(self._root))
-        self._envelopes = {
-            plan.schema.table: TableEnvelope(plan, self._origin, is_native=state.types == NATIVE)
+        state.require_form(self._files.form.value, str(self._root))
+        self._forms = {
+            plan.schema.table: self._files.rows_of(plan, state.types)
             for plan in self._captured.plans.values()
         }
-        return _Pending(state.stream.start, state.stream)
+        return _Pending(state.stream.start, state.stream, events=state.counts.events)
 
     def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:
         """Write a batch's changes and commit them; None while it is part of a transaction."""
@@ -194,6 +197,7 @@ class ChangelogChangeSink:
                     for folder, files in pending.sealed.items()
                 },
                 "changes": pending.changes,
+                **({"events": pending.events} if self._files.counts_events else {}),
                 "changes_of": {
                     str(table): counts.total for table, counts in sorted(pending.changes_of.items())
                 },
@@ -224,10 +228,23 @@ class ChangelogChangeSink:
             return
         transactions = Transactions(batch.transactions, batch.start.system)
         now_us = time.time_ns() // 1000
-        for events, places in zip(tables, places_of(tables, pending.passed), strict=True):
+        places_by_table = places_of(tables, pending.passed, first=pending.events)
+        for events, places in zip(tables, places_by_table, strict=True):
             table = events.changes.table
-            envelopes = self._envelopes[table].changed(events, places, transactions, now_us)
-            self._file(pending, self._folders[table], batch).write(envelopes, len(events))
+            rows = self._forms[table].changed(events, places, transactions, now_us)
+            self._file(pending, self._folders[table], batch).write(rows, len(events))
+        pending.events += sum(map(len, tables))
+        if self._files.has_markers:
+            self._write_markers(pending, batch, tables, transactions)
+
+    def _write_markers(
+        self,
+        pending: _Pending,
+        batch: ChangeBatch,
+        tables: Sequence[TableEvents],
+        transactions: Transactions,
+    ) -> None:
+        """Write where the batch's transactions begin and end, with their numbers of events."""
         counted = tally(tables, pending.passed)
         count = len(batch.transactions)
         is_part = batch.end is None
@@ -245,8 +262,9 @@ class ChangelogChangeSink:
         """Return the open file of a folder, made on first use."""
         file = pending.files.get(folder)
         if file is None:
-            name = stream_file(_first_place(batch), self._owner.generation, self._form.value)
-            file = pending.files[folder] = OpenFile(self._root, f"{folder}/{name}", self._form)
+            name = stream_file(_first_place(batch), self._owner.generation, self._files.form.value)
+            path = f"{folder}/{name}"
+            file = pending.files[folder] = OpenFile(self._root, path, self._files.form)
         return file
 
     # --- statements ---------------------------------------------------------------------------
@@ -282,8 +300,10 @@ class ChangelogChangeSink:
         by = Transactions([batch.barrier.point], batch.start.system)
         for table in tables:
             columns = self._captured.columns_of(table)
-            event = self._envelopes[table].truncated(columns, by, batch.barrier.facts, now_us)
+            truncated_by = TruncatedBy(by, pending.events)
+            event = self._forms[table].truncated(columns, truncated_by, batch.barrier.facts, now_us)
             self._file(pending, self._folders[table], batch).write(event, 1)
+            pending.events += 1
 
 
 def _first_place(batch: ChangeBatch) -> str:

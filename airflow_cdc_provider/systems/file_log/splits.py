@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.rows import SplitRows
@@ -20,12 +19,11 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import publish
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Slot
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
-from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, SealedFile
-from airflow_cdc_provider.systems.changelog.layout import split_file, table_folder
-from airflow_cdc_provider.systems.changelog.manifest import Manifest
-from airflow_cdc_provider.systems.changelog.state import (
-    NATIVE,
+from airflow_cdc_provider.systems.file_log.files import OpenFile, SealedFile
+from airflow_cdc_provider.systems.file_log.layout import split_file, table_folder
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.row_form import LogFiles
+from airflow_cdc_provider.systems.file_log.state import (
     LogState,
     PublishedSplit,
     Record,
@@ -39,14 +37,12 @@ _CHUNK_BYTES = 8 * 1024 * 1024
 """Columns that become text at a time: the text is a few times as large."""
 
 
-class ChangelogSplitSink:
+class LogSplitSink:
     """Publishes splits into one pipeline's change log."""
 
-    def __init__(
-        self, root: Path, owner: Owner, plans: Sequence[TablePlan], *, form: Format, origin: Origin
-    ) -> None:
-        self._root, self._owner, self._form, self._origin = root, owner, form, origin
-        self._manifest = Manifest(root, str(owner.pipeline))
+    def __init__(self, files: LogFiles, owner: Owner, plans: Sequence[TablePlan]) -> None:
+        self._files, self._root, self._owner = files, files.root, owner
+        self._manifest = Manifest(files.root, str(owner.pipeline))
         self._plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
 
     def close(self) -> None:
@@ -75,7 +71,7 @@ class ChangelogSplitSink:
         Refuse if handed off.
         """
         self._manifest.require_owner(state, self._owner.generation)
-        state.require_form(self._form.value, str(self._root))
+        state.require_form(self._files.form.value, str(self._root))
         if not publish(self._ledger_of(state, split), self._owner.generation, split, report):
             return None
         folder = table_folder(self._plans[split.table].sink_table)
@@ -100,14 +96,14 @@ class ChangelogSplitSink:
         if not rows.rows:
             return ()
         plan = self._plans[split.table]
-        name = split_file(split.number, self._owner.generation, self._form.value)
-        envelope = TableEnvelope(plan, self._origin, is_native=types == NATIVE)
+        name = split_file(split.number, self._owner.generation, self._files.form.value)
+        form = self._files.rows_of(plan, types)
         now_us = time.time_ns() // 1000
-        file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._form)
+        file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._files.form)
         sealed = False
         try:
             for batch in _chunks(rows.batches()):
-                file.write(envelope.read(batch, report.high, now_us), batch.num_rows)
+                file.write(form.read(batch, report.high, now_us), batch.num_rows)
             written = file.seal()
             sealed = True
         finally:

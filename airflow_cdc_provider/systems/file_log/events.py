@@ -40,10 +40,11 @@ class TableEvents:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The numbers of events, counted from 1, within their transaction and its table."""
+    """The numbers of events: from 1 in their transaction and its table, from 0 in the whole log."""
 
     total: IntArray
     in_table: IntArray
+    in_log: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,11 @@ def _moves_key(changes: TableChanges, op: npt.NDArray[np.int8], key: Sequence[st
     return moves
 
 
-def places_of(tables: Sequence[TableEvents], passed: Passed) -> list[Places]:
+def places_of(tables: Sequence[TableEvents], passed: Passed, *, first: int = 0) -> list[Places]:
     """Return the events' numbers by table.
 
-    `passed` counts what the first transaction had before.
+    `passed` counts what the first transaction had before; `first` is the number in the log of
+    their first.
     """
     if not tables:
         return []
@@ -98,21 +100,23 @@ def places_of(tables: Sequence[TableEvents], passed: Passed) -> list[Places]:
     sorted_ = np.argsort(orders, kind="stable")
     ranks = np.empty(len(orders), np.int64)
     ranks[sorted_] = _counted(transactions[sorted_])
+    in_log = np.empty(len(orders), np.int64)
+    in_log[sorted_] = np.arange(first, first + len(orders))
     total = ranks + np.where(transactions == 0, passed.total, 0)
     places: list[Places] = []
     begun: dict[TableId, IntArray] = {}
-    first = 0
+    begin = 0
     for events in tables:
-        table, last = events.changes.table, first + len(events)
+        table, end = events.changes.table, begin + len(events)
         in_table = _counted(events.transaction)
         before = begun.get(table)  # the same table may come in several pieces
         if before is None:
             in_table += np.where(events.transaction == 0, passed.tables.get(table, 0), 0)
         else:
             in_table += before[events.transaction]
-        places.append(Places(total[first:last], in_table))
+        places.append(Places(total[begin:end], in_table, in_log[begin:end]))
         begun[table] = _highest(in_table, events.transaction, before, int(transactions.max()) + 1)
-        first = last
+        begin = end
     return places
 
 

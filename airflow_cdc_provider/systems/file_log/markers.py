@@ -11,9 +11,9 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, numbers_of, texts_of
 from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.systems.changelog.envelope import Transactions
-from airflow_cdc_provider.systems.changelog.events import Passed, TableEvents
-from airflow_cdc_provider.systems.changelog.tree import Many, Members, numbers
+from airflow_cdc_provider.systems.file_log.events import Passed, TableEvents
+from airflow_cdc_provider.systems.file_log.transactions import Transactions
+from airflow_cdc_provider.systems.file_log.tree import Many, Members, numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from airflow_cdc_provider.columns.byte_views import string_bytes, string_offsets
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.columns.plain_text import decimal_text, timestamp_text
 from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
-from airflow_cdc_provider.systems.changelog.tree import Many, Members, Value
+from airflow_cdc_provider.systems.file_log.tree import Many, Members, Value
 
 _SRID_BYTES = 4
 _POINT_BYTES = _SRID_BYTES + 1 + 4 + 8 + 8
