@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import publish
-from airflow_cdc_provider.engine.ledger.state import LedgerState, Slot
+from airflow_cdc_provider.engine.ledger.state import LedgerState
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.files import OpenFile, SealedFile
 from airflow_cdc_provider.systems.file_log.layout import split_file, table_folder
@@ -79,15 +79,9 @@ class LogSplitSink:
 
     def _ledger_of(self, state: LogState, split: SnapshotSplit) -> LedgerState:
         """Return of the change log's state what decides about one split."""
-        found, stream = state.splits.get(split.split_id), state.stream
-        return LedgerState(
-            replace(self._manifest.place(state), undone="its file does not count"),
-            state.generation,
-            state.plan_id,
-            reports=() if found is None else ((found.split, found.report),),
-            slots=() if stream is None else (Slot(stream.start, stream),),
-            stopped=(),
-        )
+        found = state.splits.get(split.split_id)
+        place = replace(self._manifest.place(state), undone="its file does not count")
+        return state.as_ledger(place, () if found is None else ((found.split, found.report),))
 
     def _write(
         self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, types: str
