@@ -11,5 +11,6 @@ ABILITIES = SinkAbilities(
     takes_native_chunks=False,
     verifiable=False,
     joins=False,
+    changes_tables=True,
     facts=("file", "pos", "row", "server_id", "thread"),
 )

@@ -118,7 +118,7 @@ class TableEnvelope:
         source: dict[str, Value] = {
             "snapshot": text("false"),
             **by.transactions.source(first),
-            **{name: _constant(value) for name, value in facts.items()},
+            **{name: _of_type(name, value) for name, value in facts.items()},
         }
         row = Members(self._row(rows).values, nowhere)
         return self._envelope(
@@ -192,6 +192,11 @@ class TableEnvelope:
 def _constant(fact: Fact) -> Constant:
     """Return a fact as a constant text or number."""
     return text(fact) if isinstance(fact, str) else number(fact)
+
+
+def _of_type(name: str, fact: Fact) -> Constant:
+    """Return a fact as a constant of the type that it has in the envelopes of changes."""
+    return _small(fact) if name == "row" and isinstance(fact, int) else _constant(fact)
 
 
 def _small(value: int) -> Constant:

@@ -282,10 +282,14 @@ class LogChangeSink:
 
     def _emptied(self, pending: _Pending, selection: Selection) -> list[TableId]:
         """Return the captured tables that the batch's TRUNCATE empties, if past their splits."""
-        barrier = selection.batch.barrier
-        if barrier is None or barrier.effect.kind is not StatementKind.TRUNCATE:
+        batch, barrier = selection.batch, selection.batch.barrier
+        if barrier is None or batch.end is None:
             return []
-        stream = pending.stream.passed(selection.batch.start)
+        if barrier.effect.kind is not StatementKind.TRUNCATE:
+            return []
+        # as whoever follows the statement elsewhere finds it: what came before is committed then
+        before = batch.start.before(barrier.point, batch.transactions, batch.end)
+        stream = pending.stream.passed(before)
         tables = self._captured.concerned(barrier, stream)
         waiting = set(stream.inconsistent)
         return [] if waiting & set(tables) else tables

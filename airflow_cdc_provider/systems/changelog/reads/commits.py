@@ -96,10 +96,13 @@ class TableCommits:
         if not self._state.version:
             self._require_log()
 
-    def sample(self) -> SealedFile | None:
-        """Return a file with the table's columns, None if nothing was written of it yet."""
+    def sample(self, behind: int | None = None) -> SealedFile | None:
+        """Return the last file with the table's columns, None if nothing was written of it yet.
+
+        `behind` is a number of files: the last one before that place.
+        """
         if self.files:
-            return self.files[0].file
+            return self.files[(behind or len(self.files)) - 1].file
         return next(iter(self._state.files(self._folder)), None)
 
     def require_table(self) -> None:
@@ -124,7 +127,7 @@ class TableCommits:
         match record["do"]:
             case "start plan":
                 self._begin_log(record)
-            case "hand off":
+            case "hand off" | "records" if _hands_off(record):
                 known = {each.file for each in self.files}
                 new = [file for file in state.files(self._folder) if file not in known]
                 self._append(self.end, new, is_snapshot=True)
@@ -188,6 +191,13 @@ class TableCommits:
             remedy="name the sink's path, as this machine and the executors see it, after the "
             "pipeline's first run",
         )
+
+
+def _hands_off(record: Record) -> bool:
+    """Tell whether a commit hands tables off to the stream."""
+    if record["do"] == "hand off":
+        return True
+    return any(each["is"] == "stream stored" for each in record["records"])
 
 
 def _grows(before: LogPosition | None, after: LogPosition | None) -> bool:
