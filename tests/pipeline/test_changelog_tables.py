@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import change
 from tests.pipeline.change_logs import Logged
 from tests.pipeline.conftest import Shop
@@ -77,3 +81,91 @@ def test_a_column_has_its_new_name_from_the_statement_on(logged: Logged) -> None
     assert (old["after"]["note"], "remark" in old["after"]) == ("old name", False)
     assert (new["before"]["remark"], new["after"]["remark"]) == ("old name", "new name")
     assert "note" not in new["after"]
+
+
+READ_AGAIN = {
+    "a default that servers print in their own way": "ADD COLUMN f FLOAT DEFAULT 1.5",
+    "a narrower type": "MODIFY note CHAR(3)",
+    "a column no more NULL": "MODIFY note VARCHAR(40) NOT NULL DEFAULT 'n'",
+}
+
+
+@pytest.mark.parametrize("case", READ_AGAIN)
+def test_a_table_whose_values_may_have_changed_begins_again_in_the_log(
+    logged: Logged, case: str
+) -> None:
+    shop = logged.shop
+    shop.at_source("UPDATE orders SET note = CONCAT('x', id)")
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    shop.at_source("INSERT INTO others VALUES (1, 1)")
+    logged.catch_up()
+    shop.at_source(f"ALTER TABLE orders {READ_AGAIN[case]}")
+    shop.at_source("INSERT INTO orders (id, note) VALUES (80, 'new')")
+    shop.at_source("UPDATE others SET n = 2")
+    logged.catch_up()
+    assert logged.operations("orders").startswith("rrruuutrrrr")
+    assert logged.is_equal("orders")
+    assert logged.operations("others") == "ru"
+    shop.at_source("DELETE FROM orders WHERE id = 80")
+    logged.catch_up()
+    assert logged.is_equal("orders")
+
+
+def test_a_partition_that_is_dropped_is_gone_from_the_log_too(logged: Logged) -> None:
+    """Its rows go without an event: the table begins again."""
+    logged.shop.at_source(
+        "CREATE TABLE parted (id INT PRIMARY KEY) PARTITION BY RANGE (id) "
+        "(PARTITION a VALUES LESS THAN (10), PARTITION b VALUES LESS THAN (20))"
+    )
+    logged.shop.at_source("INSERT INTO parted VALUES (1), (11)")
+    logged.catch_up()
+    logged.shop.at_source("ALTER TABLE parted DROP PARTITION a")
+    logged.catch_up()
+    assert logged.operations("parted") == "rrtr"
+    assert logged.is_equal("parted")
+
+
+def test_a_table_that_comes_later_is_read_beside_the_stream(logged: Logged) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, v INT)")
+    shop.at_source("INSERT INTO later VALUES (1, 1), (2, 2)")
+    logged.catch_up()
+    shop.at_source("UPDATE later SET v = 3 WHERE id = 1")
+    shop.at_source("DELETE FROM later WHERE id = 2")
+    logged.catch_up()
+    assert logged.operations("later") == "rrud"
+    assert logged.is_equal("later")
+    assert logged.operations("orders") == "rrr"
+
+
+def test_a_table_that_goes_stays_in_the_log_and_begins_again_when_it_comes_back(
+    logged: Logged,
+) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, v INT)")
+    shop.at_source("INSERT INTO later VALUES (1, 1), (2, 2)")
+    logged.catch_up()
+    shop.at_source("DROP TABLE later")
+    logged.catch_up()
+    assert logged.operations("later") == "rr"
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, w INT)")
+    shop.at_source("INSERT INTO later VALUES (3, 3)")
+    logged.catch_up()
+    assert logged.operations("later") == "rrtr"
+    assert logged.is_equal("later")
+
+
+def test_a_table_that_is_reset_begins_again_and_the_others_go_on(logged: Logged) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY)")
+    logged.catch_up()
+    reset_tables(shop.run(), [TableId(shop.database, "orders")])
+    shop.at_source("INSERT INTO orders (id) VALUES (9)")
+    logged.catch_up()
+    assert (logged.operations("orders"), logged.operations("others")) == ("rrrtrrrr", "")
+    assert logged.is_equal("orders")
+
+
+def test_rows_of_a_table_that_the_log_has_are_not_read_again(logged: Logged) -> None:
+    with pytest.raises(RefusedError, match="takes no rows again"):
+        resync_scope(logged.shop.run(), [f"{logged.shop.database}.orders"])

@@ -19,13 +19,14 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
-from airflow_cdc_provider.engine.sink.port import JoinSink, Owner, SinkAbilities, SinkSettings
+from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
 from airflow_cdc_provider.systems.changelog.preflight import folder_look
 from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
 from airflow_cdc_provider.systems.file_log.files import Format
+from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
 from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
@@ -107,14 +108,9 @@ class ChangelogSink:
         """Open the sink that publishes splits into the change log."""
         return LogSplitSink(self._files, self.owner, self.plans)
 
-    def open_joins(self, *, reader: int = 0) -> JoinSink:  # noqa: ARG002 - of the port
-        """Refuse: a change log's rows cannot be read again and joined."""
-        raise RefusedError(
-            "a change log only grows: rows in it cannot be read again",
-            where=str(self.folder),
-            risk=NOTHING_STARTED,
-            remedy="copy the table into a new change log by a pipeline of its own",
-        )
+    def open_joins(self, *, reader: int = 0) -> LogJoinSink:  # noqa: ARG002 - of the port
+        """Open the sink that takes the rows of new tables beside the stream."""
+        return LogJoinSink(self._files, self.owner, self.plans)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
         """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""

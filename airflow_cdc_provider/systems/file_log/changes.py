@@ -5,9 +5,10 @@ are sealed, then one version of the manifest names them all together with the po
 batch (law 7). If the process dies in between, no manifest names the files, and the same changes
 are read and written again.
 
-What a batch holds is chosen by the position in the manifest, exactly: nothing that a split has
-read, nothing that is behind the position. If a double of this writer has moved the position on
-meanwhile, this writer's files do not count, and it looks again what is left to do.
+What a batch holds is chosen by the manifest, exactly: nothing that a split has read, nothing that
+comes with rows that are still to join, nothing that is behind the position. If a double of this
+writer has moved the position on meanwhile, or rows have joined, this writer's files do not count,
+and it looks again what is left to do.
 
 A source transaction too large for memory comes in parts. Its files stay open from the first to
 the last, and only the last one commits.
@@ -29,6 +30,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementKind
@@ -49,6 +51,7 @@ from airflow_cdc_provider.systems.file_log.markers import markers, open_at_end, 
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles, RowForm, TruncatedBy
 from airflow_cdc_provider.systems.file_log.state import LogState, Record
 from airflow_cdc_provider.systems.file_log.transactions import Transactions
+from airflow_cdc_provider.systems.file_log.turns import turn_at
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class _Pending:
 
     position: LogPosition
     stream: StreamSplit
+    basis: int
+    """The version of the manifest by which the changes were chosen."""
     events: int
     """The log's events before the next one."""
     files: dict[str, OpenFile] = field(default_factory=dict)
@@ -99,6 +104,7 @@ class LogChangeSink:
         self._captured = captured
         plans = captured.plans.values()
         self._forms: dict[TableId, RowForm] = {}
+        self._joined: dict[TableId, tuple[KeyRange, ...]] = {}
         self._folders = {plan.schema.table: table_folder(plan.sink_table) for plan in plans}
         self._pending: _Pending | None = None
         self._is_broken = False
@@ -125,10 +131,15 @@ class LogChangeSink:
                 risk="none: nothing of the transaction counts",
                 remedy="open the sink again and read from the ledger's position",
             )
-        selection = Selection(batch, self._captured, self.quiet)
+        with turn_at(self._root):
+            return self._apply_anew(Selection(batch, self._captured, self.quiet))
+
+    def _apply_anew(self, selection: Selection) -> AppliedBatch | None:
+        """Append a batch, and once more where the log has moved on meanwhile."""
         while True:
             pending, self._pending = self._pending or self._begin(), None
             self._is_broken = pending.has_parts  # unless it says otherwise
+            selection.joined = self._joined
             done = False
             try:
                 applied = self._apply(pending, selection)
@@ -152,7 +163,10 @@ class LogChangeSink:
             plan.schema.table: self._files.rows_of(plan, state.types)
             for plan in self._captured.plans.values()
         }
-        return _Pending(state.stream.start, state.stream, events=state.counts.events)
+        self._joined = {table: tuple(state.joins.ranges_of(table)) for table in state.stream.unread}
+        return _Pending(
+            state.stream.start, state.stream, basis=state.basis, events=state.counts.events
+        )
 
     def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:
         """Write a batch's changes and commit them; None while it is part of a transaction."""
@@ -183,9 +197,9 @@ class LogChangeSink:
 
         def judge(state: LogState) -> Record:
             self._manifest.require_owner(state, self._owner.generation)
-            if state.stream is None or state.stream.start != pending.position:
+            if state.basis != pending.basis:
                 raise StateMovedError(
-                    "another writer of this generation has moved the stream",
+                    "another writer of this generation has moved the stream, or rows have joined",
                     where=f"manifest {state.version} in {self._root}",
                     risk="none: what this one wrote does not count",
                 )

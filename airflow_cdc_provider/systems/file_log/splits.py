@@ -96,7 +96,7 @@ class LogSplitSink:
         file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._files.form)
         sealed = False
         try:
-            for batch in _chunks(rows.batches()):
+            for batch in chunks(rows.batches()):
                 file.write(form.read(batch, report.high, now_us), batch.num_rows)
             written = file.seal()
             sealed = True
@@ -113,7 +113,7 @@ class LogSplitSink:
         return (written,)
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches cut into chunks of about `_CHUNK_BYTES`."""
     for batch in batches:
         rows = max(1, batch.num_rows * _CHUNK_BYTES // max(batch.nbytes, 1))

@@ -34,7 +34,7 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
-from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.ledger.records import (
     ChangesCounted,
     Records,
@@ -43,6 +43,7 @@ from airflow_cdc_provider.engine.ledger.records import (
 )
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Place, Slot
 from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.file_log.join_state import JoinState
 from airflow_cdc_provider.systems.file_log.stored_records import record_from_json
 
 Record = dict[str, Any]
@@ -103,9 +104,19 @@ class LogState:
     """Schema changes that were begun and are not ended, oldest first."""
     apart: TablesApart = NONE_APART
     """Tables that are not where the stream is."""
+    joins: JoinState = field(default_factory=JoinState)
+    basis: int = field(default=0, compare=False)
+    """The last version that changed what is chosen by from a batch of changes."""
 
     def apply(self, record: Record) -> None:
         """Apply the commit of the next version."""
+        before = self.stream, self.counts.events
+        self._apply(record)
+        if record["do"] == "join" or before != (self.stream, self.counts.events):
+            self.basis = self.version
+
+    def _apply(self, record: Record) -> None:
+        """Apply the commit of the next version to what it concerns."""
         self.version = record["version"]
         self.pipeline = record["pipeline"]
         self.generation = record["generation"]
@@ -131,6 +142,18 @@ class LogState:
                 self._move(record)
             case "change":
                 self._change(record)
+            case _:
+                self._apply_join(record)
+
+    def _apply_join(self, record: Record) -> None:
+        """Apply a commit about rows that are read beside the stream."""
+        match record["do"]:
+            case "begin joins":
+                self.joins.begin(record)
+            case "join":
+                self._join(record)
+            case "forget joins":
+                self.joins.forget(record["request"])
             case other:
                 raise IntegrityError(
                     f"manifest {self.version} does {other!r}, which this release does not know",
@@ -145,6 +168,7 @@ class LogState:
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
+        self.joins = JoinState()
 
     def as_ledger(self, place: Place, reports: Sequence[Report] | None) -> LedgerState:
         """Return what decisions are made from; `reports` are those that are needed."""
@@ -174,7 +198,7 @@ class LogState:
     def _take(self, records: Records, at_us: int) -> None:
         """Take what was decided at a time into the state."""
         place = Place(PipelineName(self.pipeline), where="change log", book="manifest")
-        before = self.as_ledger(place, self.reports())
+        before, progress = self.as_ledger(place, self.reports()), self._progress()
         after = before.with_records(records)
         self._keep_splits({split.split_id for split, _ in after.reports or ()}, before)
         known = {each.table: each.since_us for each in self.stopped}
@@ -185,10 +209,27 @@ class LogState:
         self.stream = after.stream
         for slot in after.slots or ():
             self.apart = slot.apart
+        self.joins.follow(progress, self._progress())
         for record in records:
-            if isinstance(record, ChangesCounted):
+            if isinstance(record, TablesOwned):
+                self.joins.keep(record.tables)
+            elif isinstance(record, ChangesCounted):
                 for table, count in record.tables.items():
                     self._count(table, count, record.position, at_us)
+
+    def _progress(self) -> list[TableProgress]:
+        """Return the progress of all tables, of isolated ones too."""
+        streams = [each.stream for each in self.stopped]
+        streams += [] if self.stream is None else [self.stream]
+        return [progress for stream in streams for progress in stream.tables]
+
+    def _join(self, record: Record) -> None:
+        """Add the rows of a split that has joined the stream."""
+        joined = self.joins.join(record)
+        files = [SealedFile(**each) for each in record["files"]]
+        self.changes.setdefault(record["folder"], []).extend(files)
+        self.counts.events = record.get("events", self.counts.events)
+        self._count(joined.split.table, max(joined.rows, 1), joined.position, record["at_us"])
 
     def _keep_splits(self, kept: set[str], before: LedgerState) -> None:
         """Forget all other splits; files of tables that the stream has followed stay in the log."""
@@ -316,6 +357,7 @@ class LogState:
             "stopped": stopped,
             "begun": [change_to_json(change) for change in self.begun],
             "apart": apart_to_json(self.apart),
+            "joins": self.joins.to_json(),
         }
         return {name: value for name, value in form.items() if value}
 
@@ -344,6 +386,8 @@ class LogState:
             ),
             begun=tuple(map(change_from_json, form.get("begun", ()))),
             apart=apart_from_json(form.get("apart", ())),
+            joins=JoinState.from_json(form.get("joins", {})),
+            basis=form["version"],
         )
 
 

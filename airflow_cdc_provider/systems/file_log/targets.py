@@ -63,11 +63,14 @@ class LogTargets:
         if state.pipeline not in ("", str(self._owner.pipeline)):
             return tuple(_taken(plan, state) for plan in plans)
         filled = {sink for _, sink in known}
+        # files of a table that has left the pipeline are the log's: it begins again behind them
+        ours = set(state.folders) if state.targets else set()
         foreign = [
             plan
             for plan in plans
             if plan.sink_table not in filled
             and plan.sink_table not in state.targets
+            and table_folder(plan.sink_table) not in ours
             and self._holds_files(plan)
         ]
         return tuple(_filled(plan) for plan in foreign)

@@ -11,7 +11,7 @@ its writer's clock; where clocks of two writers differ, it never goes back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_cdc_provider.core.errors import (
@@ -42,6 +42,8 @@ class CommittedFile:
     first_row: int
     """The number of the table's rows that the same commit has in files before this one."""
     is_snapshot: bool
+    is_joined: bool = False
+    """Its rows were read beside the stream: they are at the place where the log stood."""
 
 
 class TableCommits:
@@ -135,6 +137,9 @@ class TableCommits:
             case "change":
                 files = [SealedFile(**each) for each in record["files"].get(self._folder, ())]
                 self._append(begin, files, is_snapshot=False)
+            case "join" if record["folder"] == self._folder:
+                files = [SealedFile(**each) for each in record["files"]]
+                self._append(begin, files, is_snapshot=False, is_joined=True)
             case _:
                 pass  # it changes no files
         self.is_one_server = self.is_one_server and _grows(begin, self.end)
@@ -151,7 +156,12 @@ class TableCommits:
         self.first_version, self.first_us = record["version"], self.last_us
 
     def _append(
-        self, begin: LogPosition | None, files: Sequence[SealedFile], *, is_snapshot: bool
+        self,
+        begin: LogPosition | None,
+        files: Sequence[SealedFile],
+        *,
+        is_snapshot: bool,
+        is_joined: bool = False,
     ) -> None:
         """Append the files of the last commit that was read."""
         end, first_row = self.end, 0
@@ -161,7 +171,7 @@ class TableCommits:
             made = CommittedFile(
                 self.last_version, self.last_us, begin, end, file, first_row, is_snapshot
             )
-            self.files.append(made)
+            self.files.append(replace(made, is_joined=is_joined))
             first_row += file.rows
 
     def _replaced(self) -> SnapshotRequiredError:
