@@ -302,9 +302,9 @@ def _other_columns(what: str, part: FilePart) -> RefusedError:
 
 
 def _truncated(part: FilePart) -> RefusedError:
-    """Return the error for a TRUNCATE where the reader did not say that it knows it."""
+    """Return the error for a TRUNCATE, or a new beginning, that the reader may not know of."""
     return RefusedError(
-        f"the table was emptied by TRUNCATE in version {part.version}",
+        f"the table was emptied by TRUNCATE in version {part.version}, or begins again there",
         where=part.path,
         risk="who does not know of it keeps rows that are gone; its file was not read",
         remedy=f"have it as a row, by the option truncates=rows: its {CHANGE_TYPE} is "
