@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import RefusedError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import change
@@ -169,3 +170,50 @@ def test_a_table_that_is_reset_begins_again_and_the_others_go_on(logged: Logged)
 def test_rows_of_a_table_that_the_log_has_are_not_read_again(logged: Logged) -> None:
     with pytest.raises(RefusedError, match="takes no rows again"):
         resync_scope(logged.shop.run(), [f"{logged.shop.database}.orders"])
+
+
+def test_a_table_that_cannot_be_followed_stops_alone_and_begins_again_by_reset(
+    logged: Logged,
+) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    shop.at_source("INSERT INTO others VALUES (1, 1)")
+    logged.catch_up()
+    shop.at_source("UPDATE orders SET note = 'last' WHERE id = 1")
+    shop.at_source("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)")
+    shop.at_source("UPDATE others SET n = 2")
+    with pytest.raises(TablesStoppedError, match="orders"):
+        logged.catch_up()
+    assert (logged.operations("orders"), logged.operations("others")) == ("rrru", "ru")
+    reset_tables(shop.run(), [TableId(shop.database, "orders")])
+    logged.catch_up()
+    assert logged.operations("orders") == "rrrutrrr"
+    assert logged.is_equal("orders")
+
+
+def test_a_table_that_is_paused_comes_back_by_the_log(logged: Logged) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    shop.at_source("INSERT INTO others VALUES (1, 1)")
+    logged.catch_up()
+    pause_tables(shop.run(), [TableId(shop.database, "orders")])
+    logged.catch_up()
+    change(
+        shop,
+        "orders",
+        [
+            "UPDATE orders SET note = 'while it stands'",
+            "UPDATE others SET n = 2",
+            "ALTER TABLE orders ADD COLUMN more INT DEFAULT 7",
+            "INSERT INTO orders (id, more) VALUES (9, 8)",
+        ],
+    )
+    logged.catch_up()
+    assert (logged.operations("orders"), logged.operations("others")) == ("rrr", "ru")
+    resume_tables(shop.run(), [TableId(shop.database, "orders")])
+    logged.catch_up()
+    assert logged.operations("orders") == "rrruuuc"
+    assert logged.is_equal("orders", {"more": 7})
+    shop.at_source("DELETE FROM orders WHERE id = 9")
+    logged.catch_up()
+    assert logged.is_equal("orders", {"more": 7})

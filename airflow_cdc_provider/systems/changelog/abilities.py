@@ -12,5 +12,6 @@ ABILITIES = SinkAbilities(
     verifiable=False,
     joins=True,
     changes_tables=True,
+    isolates_tables=True,
     facts=("file", "pos", "row", "server_id", "thread"),
 )

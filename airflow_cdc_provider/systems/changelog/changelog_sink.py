@@ -11,7 +11,7 @@ import airflow_cdc_provider
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.endpoint import Folder
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
@@ -117,16 +117,12 @@ class ChangelogSink:
         return LogChangeSink(self._files, self.owner, CapturedTables(self.plans, columns))
 
     def open_stopped(
-        self, table: TableId, _columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
+        self, table: TableId, columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
     ) -> LogChangeSink:
-        """Refuse: a change log's tables cannot be stopped singly."""
-        del is_ahead
-        raise RefusedError(
-            f"a change log's tables flow together, and {table} would be brought further alone",
-            where=str(self.folder),
-            risk=NOTHING_STARTED,
-            remedy="`reset` the pipeline",
-        )
+        """Open the sink that appends the changes of one isolated table."""
+        del is_ahead  # files have no definition that could be ahead
+        captured = CapturedTables(self.plans, columns)
+        return LogChangeSink(self._files, self.owner, captured, alone=table)
 
     @property
     def _root(self) -> Path:

@@ -10,6 +10,9 @@ comes with rows that are still to join, nothing that is behind the position. If 
 writer has moved the position on meanwhile, or rows have joined, this writer's files do not count,
 and it looks again what is left to do.
 
+A table that is isolated from the stream comes further by a writer of its own, which moves that
+table's position only. Its transactions have had their markers, or will have them, without it.
+
 A source transaction too large for memory comes in parts. Its files stay open from the first to
 the last, and only the last one commits.
 """
@@ -90,14 +93,18 @@ class _Pending:
 
 
 class LogChangeSink:
-    """Appends batches of changes to one pipeline's change log."""
+    """Appends batches of changes to one pipeline's change log, of the stream or one table alone."""
 
     def __init__(
         self,
         files: LogFiles,
         owner: Owner,
         captured: CapturedTables,
+        *,
+        alone: TableId | None = None,
     ) -> None:
+        """`alone`: the changes are those of one table that is isolated from the stream."""
+        self._alone = alone
         self.quiet: IdleRange | None = None
         self._files, self._root, self._owner = files, files.root, owner
         self._manifest = Manifest(files.root, str(owner.pipeline))
@@ -120,7 +127,7 @@ class LogChangeSink:
 
         None if not stored.
         """
-        return self._manifest.read().stream
+        return self._manifest.read().stream_of(self._alone)
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
         """Append one batch and commit its end with it; None while it is part of a transaction."""
@@ -132,7 +139,9 @@ class LogChangeSink:
                 remedy="open the sink again and read from the ledger's position",
             )
         with turn_at(self._root):
-            return self._apply_anew(Selection(batch, self._captured, self.quiet))
+            is_alone = self._alone is not None
+            selection = Selection(batch, self._captured, self.quiet, of_stopped_table=is_alone)
+            return self._apply_anew(selection)
 
     def _apply_anew(self, selection: Selection) -> AppliedBatch | None:
         """Append a batch, and once more where the log has moved on meanwhile."""
@@ -156,17 +165,16 @@ class LogChangeSink:
         """Begin a commit at the manifest's position; an older owner is refused."""
         state = self._manifest.read()
         self._manifest.require_owner(state, self._owner.generation)
-        if state.stream is None:
+        stream = state.stream_of(self._alone)
+        if stream is None:
             raise no_stream(self._manifest.place(state))
         state.require_form(self._files.form.value, str(self._root))
         self._forms = {
             plan.schema.table: self._files.rows_of(plan, state.types)
             for plan in self._captured.plans.values()
         }
-        self._joined = {table: tuple(state.joins.ranges_of(table)) for table in state.stream.unread}
-        return _Pending(
-            state.stream.start, state.stream, basis=state.basis, events=state.counts.events
-        )
+        self._joined = {table: tuple(state.joins.ranges_of(table)) for table in stream.unread}
+        return _Pending(stream.start, stream, state.basis, events=state.counts.events)
 
     def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:
         """Write a batch's changes and commit them; None while it is part of a transaction."""
@@ -174,7 +182,7 @@ class LogChangeSink:
         if is_new:
             selection.check_follows(pending.position)
             passed_over = None if pending.has_parts else selection.passes_over(pending.stream)
-            if passed_over is not None:
+            if passed_over is not None and self._alone is None:
                 self.quiet = passed_over if self.quiet is None else self.quiet.then(passed_over)
                 return AppliedBatch(pending.position, 0, 0, 0)
             self._write(pending, selection)
@@ -197,7 +205,7 @@ class LogChangeSink:
 
         def judge(state: LogState) -> Record:
             self._manifest.require_owner(state, self._owner.generation)
-            if state.basis != pending.basis:
+            if not self._is_as_chosen(state, pending):
                 raise StateMovedError(
                     "another writer of this generation has moved the stream, or rows have joined",
                     where=f"manifest {state.version} in {self._root}",
@@ -221,9 +229,19 @@ class LogChangeSink:
                 },
                 "transactions": pending.transactions,
                 "source_committed_us": pending.committed_us,
+                **({} if self._alone is None else {"alone": str(self._alone)}),
             }
 
         self._manifest.commit(self._owner.generation, judge)
+
+    def _is_as_chosen(self, state: LogState, pending: _Pending) -> bool:
+        """Tell whether the log is as it was when the changes were chosen."""
+        if self._alone is None:
+            return state.basis == pending.basis
+        is_numbered = self._files.counts_events
+        return state.stream_of(self._alone) == pending.stream and (
+            not is_numbered or state.basis == pending.basis
+        )
 
     # --- events -------------------------------------------------------------------------------
 
@@ -248,7 +266,7 @@ class LogChangeSink:
             rows = self._forms[table].changed(events, places, transactions, now_us)
             self._file(pending, self._folders[table], batch).write(rows, len(events))
         pending.events += sum(map(len, tables))
-        if self._files.has_markers:
+        if self._files.has_markers and self._alone is None:
             self._write_markers(pending, batch, tables, transactions)
 
     def _write_markers(

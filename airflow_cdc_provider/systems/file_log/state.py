@@ -261,9 +261,23 @@ class LogState:
             max(before.changed_us, changed_us),
         )
 
+    def stream_of(self, alone: TableId | None) -> StreamSplit | None:
+        """Return the stream, or that of one isolated table `alone`; None if there is none."""
+        if alone is None:
+            return self.stream
+        return next((each.stream for each in self.stopped if each.table == alone), None)
+
     def _move(self, record: Record) -> None:
-        """Move the stream to a commit's position."""
-        self.stream = self._required_stream().passed(position_from_json(record["position"]))
+        """Move the stream, or an isolated table, to a commit's position."""
+        position = position_from_json(record["position"])
+        if "alone" not in record:
+            self.stream = self._required_stream().passed(position)
+            return
+        alone = TableId.parse(record["alone"])
+        self.stopped = tuple(
+            replace(each, stream=each.stream.passed(position)) if each.table == alone else each
+            for each in self.stopped
+        )
 
     def _required_stream(self) -> StreamSplit:
         """Return the stream; an error before the hand-off."""
