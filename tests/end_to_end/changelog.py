@@ -26,7 +26,7 @@ class CommandLine:
         self.file = folder / "changes.yaml"
         named = ", ".join(f'"{table}"' for table in tables)
         self.file.write_text(PIPELINE % (named, self.log, form), encoding="utf-8")
-        self._environment = {
+        self.environment = {
             **os.environ,
             "LOG_SOURCE": dsn,
             "LOG_STATE": f"sqlite:///{folder}/state.db",
@@ -35,7 +35,7 @@ class CommandLine:
     def __call__(self, *words: str) -> tuple[int, str]:
         done = subprocess.run(
             [sys.executable, "-m", "airflow_cdc_provider", *words, str(self.file)],
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,23 @@ from tests.pipeline.conftest import Shop
 from tests.systems.changelog.world import events_in
 
 Row = dict[str, Any]
+
+
+def rows_of(events: Iterable[Row]) -> list[Row]:
+    """Return the rows that events make; each event fits what those before it have left."""
+    rows: dict[str, Row] = {}
+    for event in events:
+        op, key = event["op"], str([*(event["key"] or {}).values()])
+        if op == "t":
+            rows.clear()
+            continue
+        assert (key in rows) == (op in "ud"), f"{op} of {key}"
+        if op in "ud":
+            held, before = rows.pop(key), event["before"]
+            assert all(held[name] == before[name] for name in held.keys() & before.keys())
+        if op in "rcu":
+            rows[key] = event["after"]
+    return [*rows.values()]
 
 
 @dataclass(frozen=True)
@@ -47,24 +64,12 @@ class Logged:
     def replayed(self, table: str, defaults: Mapping[str, Any] | None = None) -> list[Row]:
         """Return the rows that the log makes, in the columns that the source has now.
 
-        Each event fits the rows that those before it have left. `defaults` are the values that
-        statements gave to rows without an event.
+        `defaults` are the values that statements gave to rows without an event.
         """
-        rows: dict[str, Row] = {}
-        for event in self.events(table):
-            op, key = event["op"], str([*(event["key"] or {}).values()])
-            if op == "t":
-                rows.clear()
-                continue
-            assert (key in rows) == (op in "ud"), f"{op} of {key}"
-            if op in "ud":
-                held, before = rows.pop(key), event["before"]
-                assert all(held[name] == before[name] for name in held.keys() & before.keys())
-            if op in "rcu":
-                rows[key] = event["after"]
+        rows = rows_of(self.events(table))
         names = self.source_columns(table)
         given = dict.fromkeys(names) | dict(defaults or {})
-        made = [{name: row.get(name, given[name]) for name in names} for row in rows.values()]
+        made = [{name: row.get(name, given[name]) for name in names} for row in rows]
         return sorted(made, key=lambda row: str(row[names[0]]))
 
     def source_columns(self, table: str) -> list[str]:
