@@ -125,10 +125,7 @@ class SchemaChanges:
         if not sink.abilities.changes_tables:
             raise stopped_by
         if not ledger.open_changes():
-            changes = early or self._changes(stream, stopped_by)
-            if not sink.abilities.joins:
-                _require_not_read_again(changes, stopped_by)
-            ledger.begin_changes(changes)
+            ledger.begin_changes(early or self._changes(stream, stopped_by))
         with self._following.changing:
             finish_changes(job.store, sink, ledger, job.spec.pipeline, job.spec.generation)
             followed = ledger.stream() or stream
@@ -485,17 +482,6 @@ class SchemaChanges:
             for finding in source.preflight(question).findings
             if finding.level is Level.BLOCK and finding.subject.startswith(str(table))
         )
-
-
-def _require_not_read_again(
-    changes: Collection[SchemaChange], stopped_by: TableChangedError
-) -> None:
-    """Refuse a change for which rows are to be read again, where the sink cannot take them."""
-    for change in changes:
-        if change.rereads:
-            why = f"its rows would have to be read again: {change.difference.why}"
-            stopped = _stopped(stopped_by, f"{change.table}: {why}", change.table)
-            raise stopped.with_remedy("`reset` the pipeline: this kind of sink takes no rows again")
 
 
 def _only_truncates(found: Difference, said: _Statements) -> bool:

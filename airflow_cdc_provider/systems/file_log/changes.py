@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import position_to_json
@@ -86,8 +87,14 @@ class _Pending:
             self.sealed[folder] = [file.seal()]
         self.files = {}
 
+    def delete_sealed(self, root: Path) -> None:
+        """Delete sealed files that no manifest names, now or later."""
+        for files in self.sealed.values():
+            for file in files:
+                (root / file.path).unlink(missing_ok=True)
+
     def discard(self) -> None:
-        """Delete unfinished files; the next owner deletes sealed ones."""
+        """Delete unfinished files; the next owner deletes sealed ones that may not count."""
         for file in self.files.values():
             file.discard()
 
@@ -155,6 +162,7 @@ class LogChangeSink:
                 done, self._is_broken = True, False
                 return applied
             except StateMovedError as error:
+                pending.delete_sealed(self._root)
                 if pending.has_parts:
                     raise SinkBusyError(error.what, error.where, error.risk) from error
             finally:

@@ -178,7 +178,12 @@ class LogJoinSink:
                 raise _MovedError
             return self._record(joining, written)
 
-        state = self._manifest.commit(self._owner.generation, judge)
+        try:
+            state = self._manifest.commit(self._owner.generation, judge)
+        except _MovedError:
+            for file in written.files:  # nothing names them, now or later
+                (self._root / file.path).unlink(missing_ok=True)
+            raise
         return self._joined_at(state, joining)
 
     def _record(self, joining: _Joining, written: _Written) -> Record:

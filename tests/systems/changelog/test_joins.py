@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.core.errors import (
@@ -19,10 +21,14 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.engine.sink.port import JoinedRows, JoinedSplit
+from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.reading import sealed_files
 from airflow_cdc_provider.systems.file_log import changes as changes_module
 from airflow_cdc_provider.systems.file_log import manifest as manifest_module
-from airflow_cdc_provider.systems.file_log.joins import _Joining
+from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
+from airflow_cdc_provider.systems.file_log.joins import LogJoinSink, _Joining
+from airflow_cdc_provider.systems.file_log.row_form import LogFiles
+from airflow_cdc_provider.systems.file_log.tree import Constant, Members, number, numbers
 from tests.behaviours.ledger_asks import altered
 from tests.behaviours.sink_change_behaviours import history
 from tests.behaviours.sink_join_behaviours import join
@@ -221,6 +227,7 @@ def test_a_batch_that_rows_have_overtaken_is_chosen_again(
     monkeypatch.setattr(manifest_module.Manifest, "commit", overtake)
     changes.apply(world.batch([insert(1, "a")]))
     assert (operations(world), world.held()) == ("c", [(1, "a")])
+    assert len(list((world.root / "shop.orders").iterdir())) == 1
 
 
 def test_rows_that_a_batch_of_another_process_has_overtaken_are_written_again(
@@ -246,6 +253,7 @@ def test_rows_that_a_batch_of_another_process_has_overtaken_are_written_again(
     monkeypatch.setattr(manifest_module.Manifest, "commit", overtake)
     assert joins.join("r", world.split(), report, rows_at, epoch=epoch) == at(110)
     assert (operations(world), world.held()) == ("r", [(1, "a")])
+    assert len(list((world.root / "shop.orders").iterdir())) == 1
 
 
 def test_a_transaction_in_parts_that_rows_have_overtaken_is_begun_again(
@@ -260,6 +268,53 @@ def test_a_transaction_in_parts_that_rows_have_overtaken_is_begun_again(
     again = world.changes()
     again.apply(world.batch([insert(1, "a"), insert(2, "b")]))
     assert world.held() == [(1, "a"), (2, "b")]
+
+
+class Numbered:
+    """Rows that have nothing but their events' numbers in the log."""
+
+    def read(self, rows: Any, *_: object) -> Members:
+        return Members((("n", Constant(-1, pa.int64())),))
+
+    def changed(self, events: Any, places: Any, *_: object) -> Members:
+        return Members((("n", numbers(places.in_log)),))
+
+    def truncated(self, columns: Any, by: Any, *_: object) -> Members:
+        return Members((("n", number(by.in_log)),))
+
+    def joined(self, rows: Any, *_: object, first: int) -> Members:
+        return Members((("n", numbers(np.arange(first, first + rows.num_rows))),))
+
+    def voided(self, *_: object, number: int) -> Members:
+        return Members((("n", Constant(number, pa.int64())),))
+
+
+def test_rows_that_join_are_numbered_among_the_events_of_a_log_that_counts_them(
+    world: ChangelogWorld,
+) -> None:
+    files = LogFiles(
+        world.root, world.form, lambda *_: Numbered(), has_markers=False, counts_events=True
+    )
+    plans, owner = (world.orders, world.seats), world.sink.owner
+
+    def changes() -> LogChangeSink:
+        return LogChangeSink(files, owner, CapturedTables(plans, world.columns))
+
+    begin(world)
+    joins = LogJoinSink(files, owner, plans)
+    changes().apply(world.batch([insert(1, 1)], [insert(2, 2)], table="seats"))
+    join(world, joins, world.split(0, None, 10), (1, "a"), (2, "b"))
+    changes().apply(world.batch([insert(3, "c")], start=120))
+    join(world, joins, world.split(1, 10, None), (12, "d"))
+    read(world)
+    changes().apply(world.batch([insert(13, "e"), delete(3, "c")], start=130))
+    change = altered(world.orders, through=140, rereads=True)
+    world.ledger.begin_changes([change])
+    world.ledger.end_change(change)
+    joins.forget("r")
+    join(world, joins, world.split(), (1, "a"))
+    assert [event["n"] for event in world.events("seats")] == [0, 1]
+    assert [event["n"] for event in world.events()] == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_any_history_with_joins_and_restarts_anywhere_makes_the_sources_rows(
