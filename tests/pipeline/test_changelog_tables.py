@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError, TablesStoppedError
+from airflow_cdc_provider.core.errors import (
+    RefusedError,
+    RowsNotLoggedError,
+    TablesStoppedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.overrides import skip_place
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import change
 from tests.pipeline.change_logs import Logged
 from tests.pipeline.conftest import Shop
+from tests.pipeline.statements_as_text import as_text
+from tests.servers.given import SqlServer
 
 FOLLOWED = {
     "a column with a default": (
@@ -217,3 +226,45 @@ def test_a_table_that_is_paused_comes_back_by_the_log(logged: Logged) -> None:
     shop.at_source("DELETE FROM orders WHERE id = 9")
     logged.catch_up()
     assert logged.is_equal("orders", {"more": 7})
+
+
+def test_rows_that_the_source_logged_as_text_are_in_the_log_once_the_table_is_read_again(
+    logged: Logged,
+) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    shop.at_source("INSERT INTO others VALUES (1, 1)")
+    logged.catch_up()
+    as_text(shop, "INSERT INTO orders (id, note) VALUES (5, 'five')")
+    shop.at_source("UPDATE others SET n = 2")
+    with pytest.raises(TablesStoppedError, match="INSERT as a statement"):
+        logged.catch_up()
+    assert (logged.operations("orders"), logged.operations("others")) == ("rrr", "ru")
+    resume_tables(shop.run(), [TableId(shop.database, "orders")])
+    shop.at_source("UPDATE orders SET note = 'after' WHERE id = 5")
+    logged.catch_up()
+    logged.catch_up()
+    assert logged.operations("orders").startswith("rrrtrrrr")
+    assert logged.is_equal("orders")
+
+
+def test_a_place_that_is_skipped_has_its_tables_begin_again_in_the_log(
+    logged: Logged, fresh_database: Callable[[SqlServer], str]
+) -> None:
+    shop, tools = logged.shop, fresh_database(logged.shop.source)
+    shop.source.execute(f"CREATE TABLE {tools}.checksums (id INT PRIMARY KEY)")
+    shop.source.execute(
+        f"CREATE TRIGGER {tools}.r AFTER INSERT ON {tools}.checksums FOR EACH ROW "
+        f"INSERT INTO {shop.database}.orders (id) VALUES (NEW.id)"
+    )
+    logged.catch_up()
+    as_text(shop, f"INSERT INTO {tools}.checksums VALUES (70)")
+    shop.at_source("INSERT INTO orders (id) VALUES (5)")
+    with pytest.raises(RowsNotLoggedError, match="which may change any table") as refused:
+        logged.catch_up()
+    place = refused.value.remedy.partition("--at ")[2].partition(" ")[0]
+    skip_place(shop.run(), place, reason="only a checksum")
+    logged.catch_up()
+    logged.catch_up()
+    assert logged.operations("orders").startswith("rrrt")
+    assert logged.is_equal("orders")
