@@ -116,17 +116,16 @@ class JoinState:
             each.tables &= set(owned)
             each.splits = [joined for joined in each.splits if joined.split.table in owned]
 
-    def follow(self, before: list[TableProgress], now: list[TableProgress]) -> None:
-        """Forget the ranges of tables that are read, or that begin again."""
-        known = {each.table: each for each in before if each.is_unread}
-        same = {
-            each.table
-            for each in now
-            if each.is_unread
-            and each.table in known
-            and known[each.table].applied_through == each.applied_through
-        }
-        self.unread = {table: each for table, each in self.unread.items() if table in same}
+    def follow(
+        self,
+        before: Collection[TableProgress],
+        now: Collection[TableProgress],
+        again: Collection[TableId],
+    ) -> None:
+        """Forget the ranges of tables that are read now, or that begin `again`."""
+        was, still = ({each.table for each in some if each.is_unread} for some in (before, now))
+        kept = (was & still) - set(again)
+        self.unread = {table: each for table, each in self.unread.items() if table in kept}
 
     # --- checkpoints --------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ written down, so that not all of them are read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
@@ -36,10 +36,12 @@ from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.ledger.records import (
+    ChangeEnded,
     ChangesCounted,
     Records,
     StreamStored,
     TablesOwned,
+    TableStopped,
 )
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Place, Slot
 from airflow_cdc_provider.systems.file_log.files import SealedFile
@@ -209,7 +211,7 @@ class LogState:
         self.stream = after.stream
         for slot in after.slots or ():
             self.apart = slot.apart
-        self.joins.follow(progress, self._progress())
+        self.joins.follow(progress, self._progress(), _begun_again(records, before.changes or ()))
         for record in records:
             if isinstance(record, TablesOwned):
                 self.joins.keep(record.tables)
@@ -403,6 +405,25 @@ class LogState:
             joins=JoinState.from_json(form.get("joins", {})),
             basis=form["version"],
         )
+
+
+def _begun_again(records: Records, begun: Sequence[SchemaChange]) -> set[TableId]:
+    """Return the tables whose rows of before are not those that are to be read.
+
+    What was begun of a table's definition ends with a table that leaves, or is read again; also
+    where its rows stay, by a change that moves none, or while it is isolated.
+    """
+    ended = {record.table for record in records if isinstance(record, ChangeEnded)}
+    if not any(isinstance(record, TablesOwned) for record in records):
+        ended -= {change.table for change in begun if not change.rereads}
+    stopped = _tables_of(record.stream for record in records if isinstance(record, TableStopped))
+    stored = _tables_of(record.stream for record in records if isinstance(record, StreamStored))
+    return (ended - stopped) | stored
+
+
+def _tables_of(streams: Iterable[StreamSplit]) -> set[TableId]:
+    """Return the tables of some streams."""
+    return {progress.table for stream in streams for progress in stream.tables}
 
 
 def published_to(published: PublishedSplit) -> Record:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.idle_log import IdleRange
 from tests.behaviours.sink_change_behaviours import history
+from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import insert, update
 from tests.behaviours.source_log import at
 from tests.systems.changelog.world import ChangelogWorld
@@ -61,3 +62,26 @@ def test_of_two_that_bring_a_table_back_each_change_is_there_once(world: Changel
     world.ledger.pass_over(IdleRange(at(100), at(100 + 10 * done), only_ledgers=False))
     world.ledger.rejoin(orders)
     assert world.ledger.stopped() == ()
+
+
+def test_a_table_that_stands_while_its_last_range_is_not_noted_loses_no_change(
+    world: ChangelogWorld,
+) -> None:
+    """Its rows have all joined, and whoever read them was killed before that was noted."""
+    world.hand_off("seats")
+    orders = world.orders.schema.table
+    world.ledger.change_tables(added={orders: at(100)})
+    join(world, world.opened(world.sink.open_joins()), world.split(), (1, "a"))
+    world.ledger.stop_tables([orders])
+    batch = world.batch([insert(2, "b")])
+    world.changes().apply(batch)
+    alone(world).apply(batch)
+    world.ledger.rejoin(orders)
+    world.changes().apply(world.batch([insert(3, "c")], start=110))
+    world.ledger.go_on_from(at(120), [])
+    world.changes().apply(world.batch([insert(4, "d")], start=120))
+    world.ledger.change_tables(read=[orders])
+    assert world.held() == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    world.ledger.go_on_from(at(130), [orders])
+    world.changes().apply(world.batch([insert(5, "comes with its rows")], start=130))
+    assert len(world.held()) == 4
