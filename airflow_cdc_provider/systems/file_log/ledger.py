@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 class LogLedgerStore:
     """A pipeline's ledger, kept in the manifest of its change log."""
 
-    def __init__(self, root: Path, owner: Owner, *, types: str = "") -> None:
-        self._types = types
+    def __init__(self, root: Path, owner: Owner, *, types: str = "", is_exact: bool = True) -> None:
+        self._types, self._is_exact = types, is_exact
         self._manifest = Manifest(root, str(owner.pipeline))
         self._owner = owner
 
@@ -80,7 +80,7 @@ class LogLedgerStore:
             case (PlanBegun(plan_id),):
                 return {"do": "start plan", "plan": plan_id, "types": self._types}
             case (StreamStored(stream), *_):
-                _require_exact(stream, state)
+                _require_published(stream, state, is_exact=self._is_exact)
                 return {"do": "hand off", "stream": stream_to_text(stream)}
             case (SlotMoved(_, position),):
                 return {"do": "pass over", "position": position_to_json(position)}
@@ -142,13 +142,13 @@ def _reports(state: LogState) -> list[Report]:
     return [(each.split, each.report) for each in splits]
 
 
-def _require_exact(stream: StreamSplit, state: LogState) -> None:
-    """Refuse a hand-off of tables whose rows are not in the change log exactly once (law 6)."""
+def _require_published(stream: StreamSplit, state: LogState, *, is_exact: bool) -> None:
+    """Refuse a hand-off of tables whose rows are not in the log, each once if `is_exact`."""
     before = {progress.table for progress in (state.stream.tables if state.stream else ())}
     for progress in stream.tables:
         if progress.table in before:
             continue
-        if progress.consistent_at and not progress.finished:
+        if is_exact and progress.consistent_at and not progress.finished:
             raise not_exact(str(progress.table))
         for finished in progress.finished:
             if finished.split.split_id not in state.splits:
