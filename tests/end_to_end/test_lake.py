@@ -65,7 +65,7 @@ def test_a_lakes_tables_are_the_sources_though_the_writer_is_killed(
                 rows_now(changes, EXACT[table])
 
 
-def _current(query: str, table: str, changes: pa.Table) -> list[tuple[str, ...]]:
+def _current(query: str, table: str, changes: pa.Table) -> list[Any]:
     """The table's current rows by the query that `show` prints, as texts."""
     with duckdb.connect() as connection:
         connection.register("changes", changes)

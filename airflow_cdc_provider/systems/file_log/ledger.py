@@ -40,8 +40,16 @@ log = logging.getLogger(__name__)
 class LogLedgerStore:
     """A pipeline's ledger, kept in the manifest of its change log."""
 
-    def __init__(self, root: Path, owner: Owner, *, types: str = "", is_exact: bool = True) -> None:
-        self._types, self._is_exact = types, is_exact
+    def __init__(
+        self,
+        root: Path,
+        owner: Owner,
+        *,
+        types: str = "",
+        is_exact: bool = True,
+        swept: str = "*",
+    ) -> None:
+        self._types, self._is_exact, self._swept = types, is_exact, swept
         self._manifest = Manifest(root, str(owner.pipeline))
         self._owner = owner
 
@@ -69,7 +77,7 @@ class LogLedgerStore:
         last_owner = self._manifest.read().generation
         state = self._manifest.commit(ask.by, judge)
         if state.generation != last_owner:
-            _sweep(self._manifest.root, state, state.generation)
+            _sweep(self._manifest.root, state, self._swept)
         return self._parts(state, ask.reads)
 
     def _form(self, records: Records, state: LogState) -> Record | None:
@@ -171,13 +179,14 @@ def not_exact(table: str) -> RefusedError:
     )
 
 
-def _sweep(root: Path, state: LogState, generation: int) -> None:
+def _sweep(root: Path, state: LogState, pattern: str) -> None:
     """Delete files of older generations that no manifest names, in folders of claimed tables."""
+    generation = state.generation
     named = {root / file.path for folder in state.folders for file in state.files(folder)}
     owned = [table_folder(table) for table in state.targets]
     swept = 0
     for folder in [*owned, TRANSACTION] if owned else []:
-        for file in (root / folder).glob("*"):
+        for file in (root / folder).glob(pattern):
             written = generation_of(file)
             if written is not None and written < generation and file not in named:
                 file.unlink(missing_ok=True)

@@ -79,7 +79,9 @@ class LogState:
     changed: dict[TableId, TableChangeCount] = field(default_factory=dict)
     """How much of each source table was changed."""
     changes: dict[str, list[SealedFile]] = field(default_factory=dict)
-    """Files of changes in log order, by folder."""
+    """Files of changes in log order, by folder; without those that a table has taken over."""
+    taken: dict[str, int] = field(default_factory=dict)
+    """How many files of changes a table has taken over, by folder: they are gone from the log."""
 
     def apply(self, record: Record) -> None:
         """Apply the commit of the next version."""
@@ -106,6 +108,8 @@ class LogState:
                 self._move(record)
             case "change":
                 self._change(record)
+            case "taken":
+                self._take(record["files"])
             case other:
                 raise IntegrityError(
                     f"manifest {self.version} does {other!r}, which this release does not know",
@@ -119,6 +123,24 @@ class LogState:
         self.plan_id, self.types = plan_id, types
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
+        self.taken = {}
+
+    def _take(self, counts: dict[str, int]) -> None:
+        """Forget files of changes that tables have; `counts` are of the whole plan."""
+        for folder, count in counts.items():
+            self.changes[folder] = self.changes_from(folder, count)
+            self.taken[folder] = count
+
+    def changes_from(self, folder: str, number: int) -> list[SealedFile]:
+        """Return a folder's files of changes from one on, counted in the whole plan."""
+        taken = self.taken.get(folder, 0)
+        if number < taken:
+            raise ValueError(f"file {number} of {folder} is gone, the log begins with {taken}")
+        return self.changes.get(folder, [])[number - taken :]
+
+    def changes_in_all(self, folder: str) -> int:
+        """Return how many files of changes a folder has had in the whole plan."""
+        return self.taken.get(folder, 0) + len(self.changes.get(folder, []))
 
     def _move(self, record: Record) -> None:
         """Move the stream to a commit's position."""
@@ -210,6 +232,7 @@ class LogState:
             "changes": {
                 folder: [asdict(each) for each in files] for folder, files in self.changes.items()
             },
+            **({"taken": self.taken} if self.taken else {}),
         }
 
     @classmethod
@@ -231,6 +254,7 @@ class LogState:
                 folder: [SealedFile(**each) for each in files]
                 for folder, files in form["changes"].items()
             },
+            taken=dict(form.get("taken", {})),
         )
 
 

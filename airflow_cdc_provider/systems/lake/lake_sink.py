@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,11 @@ from airflow_cdc_provider.systems.file_log.state import NATIVE
 from airflow_cdc_provider.systems.file_log.targets import LogTables, LogTargets
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES
 from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
+from airflow_cdc_provider.systems.lake.packages import require_package
 from airflow_cdc_provider.systems.lake.preflight import lake_look
+from airflow_cdc_provider.systems.lake.publisher import Publisher
 from airflow_cdc_provider.systems.lake.rows import LakeRows
+from airflow_cdc_provider.systems.lake.tables.table import LakeTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +83,10 @@ class LakeSink:
 
     def open_ledger(self) -> Ledger:
         """Open the ledger, which is in the manifests beside the tables."""
-        store = LogLedgerStore(self._root, self.owner, types=NATIVE, is_exact=False)
+        # a table may still have the files of an older plan's splits
+        store = LogLedgerStore(
+            self._root, self.owner, types=NATIVE, is_exact=False, swept="stream-*"
+        )
         return Ledger(store, self.owner.generation)
 
     def open_targets(self) -> LogTargets:
@@ -120,6 +127,14 @@ class LakeSink:
 
     def publish_tables(self) -> None:
         """Bring the tables that the stream owns to the end of the log."""
+        Publisher(self._root, self.owner, self._open_tables).publish()
+
+    def _open_tables(self, plan_id: str) -> LakeTables:
+        """Open the folder's tables for the plan of that id; the format's library is loaded here."""
+        require_package(self.folder.form)
+        tables = import_module(f"airflow_cdc_provider.systems.lake.tables.{self.folder.form}")
+        found: LakeTables = tables.open_tables(self._root, str(self.owner.pipeline), plan_id)
+        return found
 
     def open_stopped(
         self, table: TableId, _columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.file_log.preflight import folder_look
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS
-
-PACKAGES = {"iceberg": "pyiceberg", "delta": "deltalake"}
-"""The library of each format, which its extra brings."""
+from airflow_cdc_provider.systems.lake.packages import PACKAGES, how_to_install, is_there
 
 
 class LakeCode(FindingCode):
@@ -41,7 +38,7 @@ def lake_look(root: Path, form: str, plans: Sequence[TablePlan]) -> Iterator[Fin
 
 def _package(form: str) -> Iterator[Finding]:
     """Yield a finding if the format's library is not there."""
-    if find_spec(PACKAGES[form]) is None:
+    if not is_there(form):
         yield Finding(
             LakeCode.PACKAGE,
             Level.BLOCK,
@@ -49,7 +46,7 @@ def _package(form: str) -> Iterator[Finding]:
             f"the package {PACKAGES[form]} is not installed here",
             f"{PACKAGES[form]}",
             "nothing could be committed",
-            f"pip install 'airflow-provider-cdc[{form}]', here and where the stream runs",
+            how_to_install(form),
         )
 
 
