@@ -85,7 +85,36 @@ def filtered(
     if not len(changes):
         return changes
     found = owned(changes, transactions, progress, key)
-    before, after = (as_numpy(side) for side in (found.before, found.after))
+    return _of_sides(changes, as_numpy(found.before), as_numpy(found.after))
+
+
+def within(changes: TableChanges, ranges: Sequence[KeyRange], key: Sequence[str]) -> TableChanges:
+    """Return the part of the changes whose keys are in one of some ranges.
+
+    An update of which only one key is there becomes an insert or a delete, as by `filtered`.
+    """
+    op = as_numpy(changes.op)
+    before = (op != Op.INSERT) & _in_any(changes.before, ranges, key)
+    after = (op != Op.DELETE) & _in_any(changes.after, ranges, key)
+    return _of_sides(changes, before, after)
+
+
+def _in_any(rows: pa.RecordBatch, ranges: Sequence[KeyRange], key: Sequence[str]) -> BoolArray:
+    """Return a mask of the rows whose key is in one of some ranges; absent rows do not matter."""
+    columns = [rows.column(name) for name in key]
+    present = np.ones(rows.num_rows, np.bool_)
+    for column in columns:
+        present &= ~as_numpy(column.is_null())
+    places = np.flatnonzero(present)
+    there = [column.take(numbers_of(places)) for column in columns]
+    found = np.zeros(rows.num_rows, np.bool_)
+    for keys in ranges:
+        found[places] |= in_range(there, keys)
+    return found
+
+
+def _of_sides(changes: TableChanges, before: BoolArray, after: BoolArray) -> TableChanges:
+    """Return the changes of which a row before or after them is wanted."""
     op = as_numpy(changes.op).copy()
     update = op == Op.UPDATE
     op[update & ~before] = Op.INSERT

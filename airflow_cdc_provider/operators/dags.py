@@ -144,7 +144,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
         dags = [_dag(parts, schedule=when, verify=verify, **common)]
         if resync and parts.takes_rows_again and not shared:
             dags.append(resync_dag_of(parts, **common))
-        if tables and parts.takes_rows_again and not shared:
+        if tables and parts.takes_tables and not shared:
             dags.append(tables_dag(parts, **common))
         if file.mode == "continuous" and file.problem is None and changes_every_s is not None:
             dags.append(changes_dag(parts, every_s=changes_every_s, **common))

@@ -48,6 +48,8 @@ class Parts:
     """False: verify cannot compare what the sink holds, such as a change log."""
     takes_rows_again: bool = True
     """False: rows that are read again cannot go to the sink, such as a change log."""
+    takes_tables: bool = True
+    """False: no tables can be added beside the stream, or there is none that stays."""
     problem: StoredError = NO_ERROR
     """Why nothing may start, of a file that is wrong."""
     model: PipelineFile | None = None
@@ -102,7 +104,8 @@ class Parts:
             _doc(loaded),
             outlets_of(model),
             is_compared=model.sink.abilities.verifiable and not model.stream.stops_at,
-            takes_rows_again=model.sink.abilities.joins and not model.stream.stops_at,
+            takes_rows_again=model.sink.abilities.replaces_rows and not model.stream.stops_at,
+            takes_tables=model.sink.abilities.joins and not model.stream.stops_at,
             model=model,
         )
 

@@ -44,8 +44,8 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     """
     Make the DAGs that several pipelines share, with the pipeline as a field of the form.
 
-    :param pipelines: what the DAGs of each pipeline are made from; those whose file is wrong, and
-        change logs, cannot be chosen.
+    :param pipelines: what the DAGs of each pipeline are made from; those whose file is wrong cannot
+        be chosen, nor change logs where rows are compared or read again.
     :param resync: make `cdc__resync`.
     :param tables: make `cdc__tables`.
     :param repair: what becomes of rows that differ, unless a run says otherwise.
@@ -59,11 +59,12 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     fine = [parts for parts in pipelines if not parts.problem]
     compared = [parts for parts in fine if parts.is_compared]
     again = [parts for parts in fine if parts.takes_rows_again]
+    changing = [parts for parts in fine if parts.takes_tables]
     common: dict[str, Any] = {"default_args": default_args, "tags": [*tags]}
     if again and resync:
         yield resync_dag_of(Parts.shared_by(again), **common)
-    if again and tables:
-        yield tables_dag(Parts.shared_by(again), **common)
+    if changing and tables:
+        yield tables_dag(Parts.shared_by(changing), **common)
     if compared:
         how: dict[str, Any] = {
             "repair": repair,

@@ -39,6 +39,8 @@ class ChangesPartition(InputPartition):
 
     parts: tuple[FilePart, ...]
     columns: pa.Schema
+    has_all: bool
+    """The files must have no other columns: nobody has said which ones to leave out."""
 
 
 class ChangeLogSource(DataSource):
@@ -52,7 +54,9 @@ class ChangeLogSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of the table and of its commits."""
         options = ReadOptions.parse(self.options)
-        found = log_columns(opened(options), options.columns)
+        commits = opened(options)
+        behind = file_range(commits, options.ends).behind if commits.files else None
+        found = log_columns(commits, options.columns, behind=behind)
         if found is None:
             raise RefusedError(
                 f"nothing was written of {options.table} yet, so its columns are not known",
@@ -114,14 +118,14 @@ def partitions_of(
     """Return the partitions of some files, with the columns that Spark expects of them."""
     if chosen.first == chosen.behind:
         return []
-    columns = _expected_columns(commits, schema)
+    columns = _expected_columns(commits, schema, behind=chosen.behind)
     parts = parts_of(commits, chosen, part_bytes=options.part_bytes)
-    return [ChangesPartition(each, columns) for each in parts]
+    return [ChangesPartition(each, columns, not options.columns) for each in parts]
 
 
-def _expected_columns(commits: TableCommits, schema: StructType) -> pa.Schema:
+def _expected_columns(commits: TableCommits, schema: StructType, *, behind: int) -> pa.Schema:
     """Return the columns of Spark's schema as the log has them; refuse others, and other types."""
-    found = log_columns(commits)
+    found = log_columns(commits, behind=behind)
     if found is None:
         raise ValueError("a log with files has columns")
     types = {each.name: each.dataType for each in from_arrow_schema(found, True)}  # noqa: FBT003
@@ -143,4 +147,9 @@ def read_partition(partition: InputPartition, *, with_truncates: bool) -> Iterat
     """Yield the rows of a partition's files, one file behind the other."""
     if not isinstance(partition, ChangesPartition):
         raise TypeError(f"{partition} is no partition of a change log")
-    return read_parts(partition.parts, partition.columns, with_truncates=with_truncates)
+    return read_parts(
+        partition.parts,
+        partition.columns,
+        with_truncates=with_truncates,
+        has_all=partition.has_all,
+    )

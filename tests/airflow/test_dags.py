@@ -308,11 +308,11 @@ def test_a_verify_dag_is_triggered_or_scheduled_and_asks_nobody_unless_told(tmp_
     assert (str(dag.schedule), dag.params["repair"]) == ("@daily", "ask")
 
 
-def test_a_change_log_is_not_compared_and_has_no_verify_dag(tmp_path: Path) -> None:
+def test_a_change_log_is_not_compared_nor_read_again_and_takes_tables(tmp_path: Path) -> None:
     text = 'pipeline: log\nsource: {conn_id: a, tables: ["s.o"]}\nstate: {conn_id: s}\n'
     text += "sink: {type: changelog, path: /data/changes}\nstream: {mode: bounded}\n"
     tmp_path.joinpath("log.yaml").write_text(text, encoding="utf-8")
-    assert set(cdc_dags(tmp_path, {})) == {"log__sync"}
+    assert set(cdc_dags(tmp_path, {})) == {"log__sync", "log__tables"}
 
 
 def test_a_pipeline_never_runs_twice_at_once_and_never_catches_up(tmp_path: Path) -> None:

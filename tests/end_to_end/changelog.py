@@ -31,7 +31,7 @@ class CommandLine:
         self.file = folder / "changes.yaml"
         named = ", ".join(f'"{table}"' for table in tables)
         self.file.write_text(PIPELINE % (named, self.log, sink), encoding="utf-8")
-        self._environment = {
+        self.environment = {
             **os.environ,
             "LOG_SOURCE": dsn,
             "LOG_STATE": f"sqlite:///{folder}/state.db",
@@ -39,7 +39,7 @@ class CommandLine:
 
     def started(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a command that goes on until it is killed."""
-        return subprocess.Popen(self._command(words), env=self._environment)
+        return subprocess.Popen(self._command(words), env=self.environment)
 
     def queries(self) -> dict[str, str]:
         """Return the queries of the current rows that `show` prints, by table."""
@@ -53,7 +53,7 @@ class CommandLine:
     def __call__(self, *words: str) -> tuple[int, str]:
         done = subprocess.run(
             self._command(words),
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,

@@ -350,7 +350,9 @@ class SinkAbilities:
     verifiable: bool
     """What it holds can be compared with the source."""
     joins: bool
-    """Rows can be read again while the stream flows."""
+    """Tables that are new, or begin again, can be read while the stream flows."""
+    replaces_rows: bool = False
+    """Rows that it has can be read again, and those that are read take their places."""
     changes_tables: bool = False
     """Its tables can be changed as the source's are, while the stream flows."""
     isolates_tables: bool = False

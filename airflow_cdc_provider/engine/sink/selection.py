@@ -26,7 +26,7 @@ from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.columns.multiset import net_rows
 from airflow_cdc_provider.columns.row_stamps import stamps_of
 from airflow_cdc_provider.columns.shaping import copied_changes, shaped_changes, shaped_columns
-from airflow_cdc_provider.columns.split_filter import filtered
+from airflow_cdc_provider.columns.split_filter import filtered, within
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -37,6 +37,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.keys import KeyRange, comparable
 from airflow_cdc_provider.core.known_log import KnownLog
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.records import TablePlan
@@ -157,6 +158,11 @@ class Selection:
     """Log that was passed over before the batch."""
     of_stopped_table: bool = False
     """It is for one table alone, which the stream leaves alone."""
+    joined: Mapping[TableId, Sequence[KeyRange]] | None = None
+    """Of unread tables, the ranges that the sink has: other changes come with the rows.
+
+    None for a sink that applies all changes of unread tables.
+    """
     _index: TransactionIndex | None = None
     _stamped: pa.RecordBatch | None = None
     _works: dict[LogPosition, tuple[StreamSplit, TableBatch]] = field(default_factory=dict)
@@ -310,6 +316,8 @@ class Selection:
             if progress.is_unread and self._is_keyless(changes.table):
                 continue  # what they change is not there yet; its rows come with them
             kept = self._owned(changes, progress, position, behind=behind)
+            if progress.is_unread:
+                kept = self._of_joined_ranges(kept)
             if not len(kept):
                 continue
             plan = self.captured.plan_of(kept.table, kept.after.schema)
@@ -317,6 +325,13 @@ class Selection:
             if len(kept):  # none of those that were may be left by the shape's filter
                 parts.append((plan, kept))
         return parts
+
+    def _of_joined_ranges(self, changes: TableChanges) -> TableChanges:
+        """Return the changes of an unread table that do not come with its rows."""
+        plan = self.captured.plans.get(changes.table)
+        if self.joined is None or plan is None or not comparable(plan.schema.key_kinds):
+            return changes
+        return within(changes, self.joined.get(changes.table, ()), plan.schema.primary_key)
 
     def _is_keyless(self, table: TableId) -> bool:
         """Tell whether a table has no key in the plan: its changes need the rows that they name."""

@@ -180,7 +180,7 @@ def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterato
 
 def _backfills(file: PipelineFile) -> Iterator[Found]:
     """Yield a problem if the sink cannot take the backfills of the file."""
-    if file.backfill and not file.sink.abilities.joins:
+    if file.backfill and not file.sink.abilities.replaces_rows:
         yield (
             ("backfill",),
             f"a sink of type {file.sink.type} takes no rows again: it keeps what it was given",

@@ -280,10 +280,10 @@ def _plans(run: Run) -> dict[TableId, TablePlan]:
             f"{run.name} has no rows to read again: its snapshot is not done",
             "`run` it first, against the same state",
         )
-    if not sink_of(run).abilities.joins:
+    if not sink_of(run).abilities.replaces_rows:
         raise refused(
             f"a sink of type {run.model.sink.type} takes no rows again: it keeps what it was given",
-            "`reset` and run: all tables are then read again",
+            "`reset` a table that is to be read again as a whole",
         )
     require_not_ended(run)
     require_unchanged(run)

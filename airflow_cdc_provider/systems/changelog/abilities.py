@@ -10,6 +10,8 @@ ABILITIES = SinkAbilities(
     needs_exact_filter=True,
     takes_native_chunks=False,
     verifiable=False,
-    joins=False,
+    joins=True,
+    changes_tables=True,
+    isolates_tables=True,
     facts=("file", "pos", "row", "server_id", "thread"),
 )

@@ -11,20 +11,21 @@ import airflow_cdc_provider
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.endpoint import Folder
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
-from airflow_cdc_provider.engine.sink.port import JoinSink, Owner, SinkAbilities, SinkSettings
+from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
 from airflow_cdc_provider.systems.file_log.added_types import ADDED_TYPES
 from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
 from airflow_cdc_provider.systems.file_log.files import Format
+from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
 from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
 from airflow_cdc_provider.systems.file_log.preflight import folder_look
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
@@ -101,30 +102,21 @@ class ChangelogSink:
         """Open the sink that publishes splits into the change log."""
         return LogSplitSink(self._files, self.owner, self.plans)
 
-    def open_joins(self, *, reader: int = 0) -> JoinSink:  # noqa: ARG002 - of the port
-        """Refuse: a change log's rows cannot be read again and joined."""
-        raise RefusedError(
-            "a change log only grows: rows in it cannot be read again",
-            where=str(self.folder),
-            risk=NOTHING_STARTED,
-            remedy="copy the table into a new change log by a pipeline of its own",
-        )
+    def open_joins(self, *, reader: int = 0) -> LogJoinSink:  # noqa: ARG002 - of the port
+        """Open the sink that takes the rows of new tables beside the stream."""
+        return LogJoinSink(self._files, self.owner, self.plans)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
         """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
         return LogChangeSink(self._files, self.owner, CapturedTables(self.plans, columns))
 
     def open_stopped(
-        self, table: TableId, _columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
+        self, table: TableId, columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
     ) -> LogChangeSink:
-        """Refuse: a change log's tables cannot be stopped singly."""
-        del is_ahead
-        raise RefusedError(
-            f"a change log's tables flow together, and {table} would be brought further alone",
-            where=str(self.folder),
-            risk=NOTHING_STARTED,
-            remedy="`reset` the pipeline",
-        )
+        """Open the sink that appends the changes of one isolated table."""
+        del is_ahead  # files have no definition that could be ahead
+        captured = CapturedTables(self.plans, columns)
+        return LogChangeSink(self._files, self.owner, captured, alone=table)
 
     @property
     def _root(self) -> Path:

@@ -58,15 +58,7 @@ class TableEnvelope:
 
     def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
         """Return the envelopes of a snapshot's rows, read at a position."""
-        source: dict[str, Value] = {
-            "ts_ms": number(now_us // _US_OF_MS),
-            "snapshot": text("true"),
-            "ts_us": number(now_us),
-            "ts_ns": number(now_us * _NS_OF_US),
-            **{name: _constant(value) for name, value in position.facts().items()},
-            "row": _small(0),
-            "server_id": number(0),
-        }
+        source = _read_at(position, now_us)
         row, nowhere = self._row(rows), np.ones(rows.num_rows, np.bool_)
         return self._envelope(
             key=self._key(rows),
@@ -77,6 +69,28 @@ class TableEnvelope:
             op=text("r"),
             now_us=now_us,
         )
+
+    def joined(
+        self,
+        rows: pa.RecordBatch,
+        position: LogPosition,
+        now_us: int,
+        *,
+        first: int,  # noqa: ARG002 - of the form: envelopes have no numbers in the log
+    ) -> Members:
+        """Return the envelopes of rows that join beside the stream: those of a snapshot's rows."""
+        return self.read(rows, position, now_us)
+
+    def voided(
+        self,
+        columns: pa.Schema,
+        position: LogPosition,
+        now_us: int,
+        *,
+        number: int,  # noqa: ARG002 - of the form: envelopes have no numbers in the log
+    ) -> Members:
+        """Return the envelope that says that all before it is void, as a snapshot's TRUNCATE."""
+        return self._emptied(columns, _read_at(position, now_us), now_us)
 
     def changed(
         self, events: TableEvents, places: Places, transactions: Transactions, now_us: int
@@ -112,15 +126,19 @@ class TableEnvelope:
         self, columns: pa.Schema, by: TruncatedBy, facts: Mapping[str, Fact], now_us: int
     ) -> Members:
         """Return the envelope of a TRUNCATE of the table."""
+        source: dict[str, Value] = {
+            "snapshot": text("false"),
+            **by.transactions.source(np.zeros(1, np.int64)),
+            **{name: _of_type(name, value) for name, value in facts.items()},
+        }
+        return self._emptied(columns, source, now_us)
+
+    def _emptied(self, columns: pa.Schema, source: dict[str, Value], now_us: int) -> Members:
+        """Return an envelope without rows, which says that there are none from here on."""
         rows = pa.RecordBatch.from_arrays(
             [pa.nulls(1, field.type) for field in columns], schema=columns
         )
-        nowhere, first = np.ones(1, np.bool_), np.zeros(1, np.int64)
-        source: dict[str, Value] = {
-            "snapshot": text("false"),
-            **by.transactions.source(first),
-            **{name: _constant(value) for name, value in facts.items()},
-        }
+        nowhere = np.ones(1, np.bool_)
         row = Members(self._row(rows).values, nowhere)
         return self._envelope(
             key=Members(self._key(rows).values, nowhere),
@@ -190,9 +208,27 @@ class TableEnvelope:
         )
 
 
+def _read_at(position: LogPosition, now_us: int) -> dict[str, Value]:
+    """Return what `source` says of rows that were read at a position."""
+    return {
+        "ts_ms": number(now_us // _US_OF_MS),
+        "snapshot": text("true"),
+        "ts_us": number(now_us),
+        "ts_ns": number(now_us * _NS_OF_US),
+        **{name: _constant(value) for name, value in position.facts().items()},
+        "row": _small(0),
+        "server_id": number(0),
+    }
+
+
 def _constant(fact: Fact) -> Constant:
     """Return a fact as a constant text or number."""
     return text(fact) if isinstance(fact, str) else number(fact)
+
+
+def _of_type(name: str, fact: Fact) -> Constant:
+    """Return a fact as a constant of the type that it has in the envelopes of changes."""
+    return _small(fact) if name == "row" and isinstance(fact, int) else _constant(fact)
 
 
 def _small(value: int) -> Constant:

@@ -5,9 +5,13 @@ are sealed, then one version of the manifest names them all together with the po
 batch (law 7). If the process dies in between, no manifest names the files, and the same changes
 are read and written again.
 
-What a batch holds is chosen by the position in the manifest, exactly: nothing that a split has
-read, nothing that is behind the position. If a double of this writer has moved the position on
-meanwhile, this writer's files do not count, and it looks again what is left to do.
+What a batch holds is chosen by the manifest, exactly: nothing that a split has read, nothing that
+comes with rows that are still to join, nothing that is behind the position. If a double of this
+writer has moved the position on meanwhile, or rows have joined, this writer's files do not count,
+and it looks again what is left to do.
+
+A table that is isolated from the stream comes further by a writer of its own, which moves that
+table's position only. Its transactions have had their markers, or will have them, without it.
 
 A source transaction too large for memory comes in parts. Its files stay open from the first to
 the last, and only the last one commits.
@@ -18,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import position_to_json
@@ -29,6 +34,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementKind
@@ -49,6 +55,7 @@ from airflow_cdc_provider.systems.file_log.markers import markers, open_at_end, 
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles, RowForm, TruncatedBy
 from airflow_cdc_provider.systems.file_log.state import LogState, Record
 from airflow_cdc_provider.systems.file_log.transactions import Transactions
+from airflow_cdc_provider.systems.file_log.turns import turn_at
 
 
 @dataclass(slots=True)
@@ -57,6 +64,8 @@ class _Pending:
 
     position: LogPosition
     stream: StreamSplit
+    basis: int
+    """The version of the manifest by which the changes were chosen."""
     events: int
     """The log's events before the next one."""
     files: dict[str, OpenFile] = field(default_factory=dict)
@@ -78,27 +87,38 @@ class _Pending:
             self.sealed[folder] = [file.seal()]
         self.files = {}
 
+    def delete_sealed(self, root: Path) -> None:
+        """Delete sealed files that no manifest names, now or later."""
+        for files in self.sealed.values():
+            for file in files:
+                (root / file.path).unlink(missing_ok=True)
+
     def discard(self) -> None:
-        """Delete unfinished files; the next owner deletes sealed ones."""
+        """Delete unfinished files; the next owner deletes sealed ones that may not count."""
         for file in self.files.values():
             file.discard()
 
 
 class LogChangeSink:
-    """Appends batches of changes to one pipeline's change log."""
+    """Appends batches of changes to one pipeline's change log, of the stream or one table alone."""
 
     def __init__(
         self,
         files: LogFiles,
         owner: Owner,
         captured: CapturedTables,
+        *,
+        alone: TableId | None = None,
     ) -> None:
+        """`alone`: the changes are those of one table that is isolated from the stream."""
+        self._alone = alone
         self.quiet: IdleRange | None = None
         self._files, self._root, self._owner = files, files.root, owner
         self._manifest = Manifest(files.root, str(owner.pipeline))
         self._captured = captured
         plans = captured.plans.values()
         self._forms: dict[TableId, RowForm] = {}
+        self._joined: dict[TableId, tuple[KeyRange, ...]] = {}
         self._folders = {plan.schema.table: table_folder(plan.sink_table) for plan in plans}
         self._pending: _Pending | None = None
         self._is_broken = False
@@ -114,7 +134,7 @@ class LogChangeSink:
 
         None if not stored.
         """
-        return self._manifest.read().stream
+        return self._manifest.read().stream_of(self._alone)
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
         """Append one batch and commit its end with it; None while it is part of a transaction."""
@@ -125,16 +145,24 @@ class LogChangeSink:
                 risk="none: nothing of the transaction counts",
                 remedy="open the sink again and read from the ledger's position",
             )
-        selection = Selection(batch, self._captured, self.quiet)
+        with turn_at(self._root):
+            is_alone = self._alone is not None
+            selection = Selection(batch, self._captured, self.quiet, of_stopped_table=is_alone)
+            return self._apply_anew(selection)
+
+    def _apply_anew(self, selection: Selection) -> AppliedBatch | None:
+        """Append a batch, and once more where the log has moved on meanwhile."""
         while True:
             pending, self._pending = self._pending or self._begin(), None
             self._is_broken = pending.has_parts  # unless it says otherwise
+            selection.joined = self._joined
             done = False
             try:
                 applied = self._apply(pending, selection)
                 done, self._is_broken = True, False
                 return applied
             except StateMovedError as error:
+                pending.delete_sealed(self._root)
                 if pending.has_parts:
                     raise SinkBusyError(error.what, error.where, error.risk) from error
             finally:
@@ -145,14 +173,16 @@ class LogChangeSink:
         """Begin a commit at the manifest's position; an older owner is refused."""
         state = self._manifest.read()
         self._manifest.require_owner(state, self._owner.generation)
-        if state.stream is None:
+        stream = state.stream_of(self._alone)
+        if stream is None:
             raise no_stream(self._manifest.place(state))
         state.require_form(self._files.form.value, str(self._root))
         self._forms = {
             plan.schema.table: self._files.rows_of(plan, state.types)
             for plan in self._captured.plans.values()
         }
-        return _Pending(state.stream.start, state.stream, events=state.counts.events)
+        self._joined = {table: tuple(state.joins.ranges_of(table)) for table in stream.unread}
+        return _Pending(stream.start, stream, state.basis, events=state.counts.events)
 
     def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:
         """Write a batch's changes and commit them; None while it is part of a transaction."""
@@ -160,7 +190,7 @@ class LogChangeSink:
         if is_new:
             selection.check_follows(pending.position)
             passed_over = None if pending.has_parts else selection.passes_over(pending.stream)
-            if passed_over is not None:
+            if passed_over is not None and self._alone is None:
                 self.quiet = passed_over if self.quiet is None else self.quiet.then(passed_over)
                 return AppliedBatch(pending.position, 0, 0, 0)
             self._write(pending, selection)
@@ -183,9 +213,9 @@ class LogChangeSink:
 
         def judge(state: LogState) -> Record:
             self._manifest.require_owner(state, self._owner.generation)
-            if state.stream is None or state.stream.start != pending.position:
+            if not self._is_as_chosen(state, pending):
                 raise StateMovedError(
-                    "another writer of this generation has moved the stream",
+                    "another writer of this generation has moved the stream, or rows have joined",
                     where=f"manifest {state.version} in {self._root}",
                     risk="none: what this one wrote does not count",
                 )
@@ -207,9 +237,19 @@ class LogChangeSink:
                 },
                 "transactions": pending.transactions,
                 "source_committed_us": pending.committed_us,
+                **({} if self._alone is None else {"alone": str(self._alone)}),
             }
 
         self._manifest.commit(self._owner.generation, judge)
+
+    def _is_as_chosen(self, state: LogState, pending: _Pending) -> bool:
+        """Tell whether the log is as it was when the changes were chosen."""
+        if self._alone is None:
+            return state.basis == pending.basis
+        is_numbered = self._files.counts_events
+        return state.stream_of(self._alone) == pending.stream and (
+            not is_numbered or state.basis == pending.basis
+        )
 
     # --- events -------------------------------------------------------------------------------
 
@@ -234,7 +274,7 @@ class LogChangeSink:
             rows = self._forms[table].changed(events, places, transactions, now_us)
             self._file(pending, self._folders[table], batch).write(rows, len(events))
         pending.events += sum(map(len, tables))
-        if self._files.has_markers:
+        if self._files.has_markers and self._alone is None:
             self._write_markers(pending, batch, tables, transactions)
 
     def _write_markers(
@@ -282,10 +322,14 @@ class LogChangeSink:
 
     def _emptied(self, pending: _Pending, selection: Selection) -> list[TableId]:
         """Return the captured tables that the batch's TRUNCATE empties, if past their splits."""
-        barrier = selection.batch.barrier
-        if barrier is None or barrier.effect.kind is not StatementKind.TRUNCATE:
+        batch, barrier = selection.batch, selection.batch.barrier
+        if barrier is None or batch.end is None:
             return []
-        stream = pending.stream.passed(selection.batch.start)
+        if barrier.effect.kind is not StatementKind.TRUNCATE:
+            return []
+        # as whoever follows the statement elsewhere finds it: what came before is committed then
+        before = batch.start.before(barrier.point, batch.transactions, batch.end)
+        stream = pending.stream.passed(before)
         tables = self._captured.concerned(barrier, stream)
         waiting = set(stream.inconsistent)
         return [] if waiting & set(tables) else tables

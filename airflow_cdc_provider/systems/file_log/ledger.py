@@ -8,31 +8,34 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, IntegrityError, RefusedError
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.ledger.decisions import require_owner
 from airflow_cdc_provider.engine.ledger.records import (
+    ChangesCounted,
     GenerationMoved,
     PlanBegun,
     Records,
     SlotMoved,
     SlotsRewritten,
     StreamStored,
+    TablesOwned,
 )
-from airflow_cdc_provider.engine.ledger.state import LedgerState, Part, Slot
+from airflow_cdc_provider.engine.ledger.state import LedgerState, Part
 from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.stored_records import record_to_json
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +68,6 @@ class LogLedgerStore:
 
         What older generations left behind without a commit is deleted: it can never count.
         """
-        if ask.regroups is not None:
-            raise self._refusal(ask.regroups)
 
         def judge(state: LogState) -> Record | None:
             before = self._parts(state, ask.reads)
@@ -87,31 +88,26 @@ class LogLedgerStore:
                 return {"do": "take over"}
             case (PlanBegun(plan_id),):
                 return {"do": "start plan", "plan": plan_id, "types": self._types}
-            case (StreamStored(stream), *_):
+            case (StreamStored(stream), TablesOwned(), ChangesCounted()):
                 _require_published(stream, state, is_exact=self._is_exact)
                 return {"do": "hand off", "stream": stream_to_text(stream)}
             case (SlotMoved(_, position),):
                 return {"do": "pass over", "position": position_to_json(position)}
-            case (SlotsRewritten((stream,)),):  # its tables stay, see `_refusal`: it ends elsewhere
+            case (SlotsRewritten((stream,)),):  # alone: it ends elsewhere
                 stop = None if stream.stop is None else position_to_json(stream.stop)
                 return {"do": "set end", "stop": stop, "stop_by": stream.stop_by}
             case () | (GenerationMoved(),):
                 return None
             case _:
-                raise ValueError(f"a change log cannot store {records}")
+                for record in records:
+                    if isinstance(record, StreamStored):
+                        _require_published(record.stream, state, is_exact=self._is_exact)
+                return {"do": "records", "records": [record_to_json(each) for each in records]}
 
     def _parts(self, state: LogState, parts: Part) -> LedgerState:
         """Return the parts of a change log's state that decisions are made from."""
-        stream = state.stream
-        return LedgerState(
-            self._manifest.place(state),
-            state.generation,
-            state.plan_id,
-            reports=tuple(_reports(state)) if Part.REPORTS in parts else None,
-            slots=() if stream is None else (Slot(stream.start, stream),),
-            stopped=(),
-            changes=(),
-        )
+        reports = state.reports() if Part.REPORTS in parts else None
+        return state.as_ledger(self._manifest.place(state), reports)
 
     def finished_ids(self) -> AbstractSet[str]:
         """Return the ids of the current plan's finished splits."""
@@ -119,7 +115,7 @@ class LogLedgerStore:
 
     def reports(self, *, but: AbstractSet[str] = frozenset()) -> Sequence[Report]:
         """Return the current plan's finished splits with their reports, except the ids in `but`."""
-        found = _reports(self._manifest.read())
+        found = self._manifest.read().reports()
         return [each for each in found if each[0].split_id not in but]
 
     def counts(self) -> StreamCounts:
@@ -132,22 +128,6 @@ class LogLedgerStore:
     def changed_tables(self, *, handed_off: bool = False) -> Mapping[TableId, TableChangeCount]:  # noqa: ARG002 - only changes are in a manifest
         """Return the counts of changes of each source table that has any."""
         return dict(self._manifest.read().changed)
-
-    def _refusal(self, tables: Iterable[TableId]) -> RefusedError:
-        """Return the error for a change of a change log's tables."""
-        names = ", ".join(map(str, tables))
-        return RefusedError(
-            f"a change log's tables stay as they were planned, and {names} would change them",
-            where=f"change log of {self._owner.pipeline}",
-            risk=NOTHING_CHANGED,
-            remedy="make another pipeline for new tables, or `reset` this one",
-        )
-
-
-def _reports(state: LogState) -> list[Report]:
-    """Return the finished splits with their reports, in order."""
-    splits = sorted(state.splits.values(), key=lambda each: (each.split.table, each.split.number))
-    return [(each.split, each.report) for each in splits]
 
 
 def _require_published(stream: StreamSplit, state: LogState, *, is_exact: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_cdc_provider.core.positions import Fact, LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -33,6 +33,27 @@ class RowForm(Protocol):
         self, columns: pa.Schema, by: TruncatedBy, facts: Mapping[str, Fact], now_us: int
     ) -> Members:
         """Return what is written of a TRUNCATE of the table: one row."""
+
+
+@runtime_checkable
+class JoinedRowForm(Protocol):
+    """A form of rows that can join a log beside its stream."""
+
+    def joined(
+        self, rows: pa.RecordBatch, position: LogPosition, now_us: int, *, first: int
+    ) -> Members:
+        """Return what is written of rows that join at a position.
+
+        `first` is the first row's number among the log's events; the others follow.
+        """
+
+    def voided(
+        self, columns: pa.Schema, position: LogPosition, now_us: int, *, number: int
+    ) -> Members:
+        """Return what says that the table's events of before are void: one row.
+
+        `number` is its number among the log's events.
+        """
 
 
 @dataclass(frozen=True, slots=True)

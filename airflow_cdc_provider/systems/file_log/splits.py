@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import publish
-from airflow_cdc_provider.engine.ledger.state import LedgerState, Slot
+from airflow_cdc_provider.engine.ledger.state import LedgerState
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.files import OpenFile, SealedFile
 from airflow_cdc_provider.systems.file_log.layout import split_file, table_folder
@@ -79,15 +79,9 @@ class LogSplitSink:
 
     def _ledger_of(self, state: LogState, split: SnapshotSplit) -> LedgerState:
         """Return of the change log's state what decides about one split."""
-        found, stream = state.splits.get(split.split_id), state.stream
-        return LedgerState(
-            replace(self._manifest.place(state), undone="its file does not count"),
-            state.generation,
-            state.plan_id,
-            reports=() if found is None else ((found.split, found.report),),
-            slots=() if stream is None else (Slot(stream.start, stream),),
-            stopped=(),
-        )
+        found = state.splits.get(split.split_id)
+        place = replace(self._manifest.place(state), undone="its file does not count")
+        return state.as_ledger(place, () if found is None else ((found.split, found.report),))
 
     def _write(
         self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, types: str
@@ -102,7 +96,7 @@ class LogSplitSink:
         file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._files.form)
         sealed = False
         try:
-            for batch in _chunks(rows.batches()):
+            for batch in chunks(rows.batches()):
                 file.write(form.read(batch, report.high, now_us), batch.num_rows)
             written = file.seal()
             sealed = True
@@ -119,7 +113,7 @@ class LogSplitSink:
         return (written,)
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches cut into chunks of about `_CHUNK_BYTES`."""
     for batch in batches:
         rows = max(1, batch.num_rows * _CHUNK_BYTES // max(batch.nbytes, 1))

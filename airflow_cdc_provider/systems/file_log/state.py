@@ -7,10 +7,12 @@ written down, so that not all of them are read again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 from airflow_cdc_provider.core.codec import (
+    apart_from_json,
+    apart_to_json,
     position_from_json,
     position_to_json,
     report_from_json,
@@ -21,12 +23,28 @@ from airflow_cdc_provider.core.codec import (
     stream_to_text,
 )
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.row_counts import RowCounts
+from airflow_cdc_provider.core.hand_off_check import Report
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.known_log import NONE_APART, TablesApart
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
+from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.schema_codec import change_from_json, change_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
-from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.ledger.records import (
+    ChangesCounted,
+    Records,
+    StreamStored,
+    TablesOwned,
+)
+from airflow_cdc_provider.engine.ledger.state import LedgerState, Place, Slot
 from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.file_log.join_state import JoinState
+from airflow_cdc_provider.systems.file_log.stored_records import record_from_json
 
 Record = dict[str, Any]
 """One manifest, as JSON has it."""
@@ -82,9 +100,25 @@ class LogState:
     """Files of changes in log order, by folder; without those that a table has taken over."""
     taken: dict[str, int] = field(default_factory=dict)
     """How many files of changes a table has taken over, by folder: they are gone from the log."""
+    stopped: tuple[StoppedTable, ...] = ()
+    """Tables that are isolated from the stream."""
+    begun: tuple[SchemaChange, ...] = ()
+    """Schema changes that were begun and are not ended, oldest first."""
+    apart: TablesApart = NONE_APART
+    """Tables that are not where the stream is."""
+    joins: JoinState = field(default_factory=JoinState)
+    basis: int = field(default=0, compare=False)
+    """The last version that changed what is chosen by from a batch of changes."""
 
     def apply(self, record: Record) -> None:
         """Apply the commit of the next version."""
+        before = self.stream, self.counts.events
+        self._apply(record)
+        if record["do"] == "join" or before != (self.stream, self.counts.events):
+            self.basis = self.version
+
+    def _apply(self, record: Record) -> None:
+        """Apply the commit of the next version to what it concerns."""
         self.version = record["version"]
         self.pipeline = record["pipeline"]
         self.generation = record["generation"]
@@ -99,7 +133,9 @@ class LogState:
                 published = _published_from(record)
                 self.splits[published.split.split_id] = published
             case "hand off":
-                self.stream = stream_from_text(record["stream"])
+                self._hand_off(stream_from_text(record["stream"]), record["at_us"])
+            case "records":
+                self._take(tuple(map(record_from_json, record["records"])), record["at_us"])
             case "set end":
                 stop, stream = record["stop"], self._required_stream()
                 stop = None if stop is None else position_from_json(stop)
@@ -108,8 +144,20 @@ class LogState:
                 self._move(record)
             case "change":
                 self._change(record)
+            case _:
+                self._apply_beside(record)
+
+    def _apply_beside(self, record: Record) -> None:
+        """Apply a commit of who works beside the stream: rows read again, tables that follow."""
+        match record["do"]:
             case "taken":
-                self._take(record["files"])
+                self._hand_over(record["files"])
+            case "begin joins":
+                self.joins.begin(record)
+            case "join":
+                self._join(record)
+            case "forget joins":
+                self.joins.forget(record["request"])
             case other:
                 raise IntegrityError(
                     f"manifest {self.version} does {other!r}, which this release does not know",
@@ -124,8 +172,107 @@ class LogState:
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
         self.taken = {}
+        self.stopped, self.begun, self.apart = (), (), NONE_APART
+        self.joins = JoinState()
 
-    def _take(self, counts: dict[str, int]) -> None:
+    def as_ledger(self, place: Place, reports: Sequence[Report] | None) -> LedgerState:
+        """Return what decisions are made from; `reports` are those that are needed."""
+        stream = self.stream
+        return LedgerState(
+            place,
+            self.generation,
+            self.plan_id,
+            reports=None if reports is None else tuple(reports),
+            slots=() if stream is None else (Slot(stream.start, stream, self.apart),),
+            stopped=self.stopped,
+            changes=self.begun,
+        )
+
+    def reports(self) -> list[Report]:
+        """Return the finished splits with their reports, in order."""
+        splits = self.splits.values()
+        ordered = sorted(splits, key=lambda each: (each.split.table, each.split.number))
+        return [(each.split, each.report) for each in ordered]
+
+    def _hand_off(self, stream: StreamSplit, at_us: int) -> None:
+        """Store the stream; splits of tables that it does not own, or reads again, do not count."""
+        tables = {progress.table for progress in stream.tables}
+        owned = tables | {each.table for each in self.stopped}
+        self._take((StreamStored(stream), TablesOwned(frozenset(owned), stream.unread)), at_us)
+
+    def _take(self, records: Records, at_us: int) -> None:
+        """Take what was decided at a time into the state."""
+        place = Place(PipelineName(self.pipeline), where="change log", book="manifest")
+        before, progress = self.as_ledger(place, self.reports()), self._progress()
+        after = before.with_records(records)
+        self._keep_splits({split.split_id for split, _ in after.reports or ()}, before)
+        known = {each.table: each.since_us for each in self.stopped}
+        self.stopped = tuple(
+            replace(each, since_us=known.get(each.table, at_us)) for each in after.stopped or ()
+        )
+        self.begun = after.changes or ()
+        self.stream = after.stream
+        for slot in after.slots or ():
+            self.apart = slot.apart
+        self.joins.follow(progress, self._progress())
+        for record in records:
+            if isinstance(record, TablesOwned):
+                self.joins.keep(record.tables)
+            elif isinstance(record, ChangesCounted):
+                for table, count in record.tables.items():
+                    self._count(table, count, record.position, at_us)
+
+    def _progress(self) -> list[TableProgress]:
+        """Return the progress of all tables, of isolated ones too."""
+        streams = [each.stream for each in self.stopped]
+        streams += [] if self.stream is None else [self.stream]
+        return [progress for stream in streams for progress in stream.tables]
+
+    def _join(self, record: Record) -> None:
+        """Add the rows of a split that has joined the stream."""
+        joined = self.joins.join(record)
+        files = [SealedFile(**each) for each in record["files"]]
+        self.changes.setdefault(record["folder"], []).extend(files)
+        self.counts.events = record.get("events", self.counts.events)
+        self._count(joined.split.table, max(joined.rows, 1), joined.position, record["at_us"])
+
+    def _keep_splits(self, kept: set[str], before: LedgerState) -> None:
+        """Forget all other splits; files of tables that the stream has followed stay in the log."""
+        gone = [each for split_id, each in self.splits.items() if split_id not in kept]
+        self.splits = {name: each for name, each in self.splits.items() if name in kept}
+        files: dict[str, list[SealedFile]] = {}
+        for each in sorted(gone, key=lambda each: each.split.number):
+            if before.owns(each.split.table):
+                files.setdefault(each.folder, []).extend(each.files)
+        for folder, first in files.items():
+            self.changes[folder] = [*first, *self.changes.get(folder, ())]
+
+    def _count(
+        self,
+        table: TableId,
+        count: int,
+        position: LogPosition,
+        changed_us: int,
+        rows: RowCounts = NO_ROWS,
+    ) -> None:
+        """Add to a table's count of changes; one that was not changed is not counted."""
+        if not count:
+            return
+        before = self.changed.get(table, TableChangeCount(0, position))
+        self.changed[table] = TableChangeCount(
+            before.changes + count,
+            position,
+            before.rows + rows,
+            max(before.changed_us, changed_us),
+        )
+
+    def stream_of(self, alone: TableId | None) -> StreamSplit | None:
+        """Return the stream, or that of one isolated table `alone`; None if there is none."""
+        if alone is None:
+            return self.stream
+        return next((each.stream for each in self.stopped if each.table == alone), None)
+
+    def _hand_over(self, counts: dict[str, int]) -> None:
         """Forget files of changes that tables have; `counts` are of the whole plan."""
         for folder, count in counts.items():
             self.changes[folder] = self.changes_from(folder, count)
@@ -143,8 +290,16 @@ class LogState:
         return self.taken.get(folder, 0) + len(self.changes.get(folder, []))
 
     def _move(self, record: Record) -> None:
-        """Move the stream to a commit's position."""
-        self.stream = self._required_stream().passed(position_from_json(record["position"]))
+        """Move the stream, or an isolated table, to a commit's position."""
+        position = position_from_json(record["position"])
+        if "alone" not in record:
+            self.stream = self._required_stream().passed(position)
+            return
+        alone = TableId.parse(record["alone"])
+        self.stopped = tuple(
+            replace(each, stream=each.stream.passed(position)) if each.table == alone else each
+            for each in self.stopped
+        )
 
     def _required_stream(self) -> StreamSplit:
         """Return the stream; an error before the hand-off."""
@@ -172,14 +327,8 @@ class LogState:
         position = position_from_json(record["position"])
         rows_of = record.get("rows_of", {})
         for name, count in record.get("changes_of", {}).items():
-            table = TableId.parse(name)
-            before = self.changed.get(table, TableChangeCount(0, position))
-            self.changed[table] = TableChangeCount(
-                before.changes + count,
-                position,
-                before.rows + RowCounts(*rows_of.get(name, ())),
-                max(before.changed_us, record["source_committed_us"]),
-            )
+            rows, changed_us = RowCounts(*rows_of.get(name, ())), record["source_committed_us"]
+            self._count(TableId.parse(name), count, position, changed_us, rows)
 
     def files(self, folder: str) -> Iterator[SealedFile]:
         """Yield a folder's files in the order to read them."""
@@ -233,7 +382,21 @@ class LogState:
                 folder: [asdict(each) for each in files] for folder, files in self.changes.items()
             },
             **({"taken": self.taken} if self.taken else {}),
+            **self._apart_to_json(),
         }
+
+    def _apart_to_json(self) -> Record:
+        """Return as JSON what most logs have nothing of: then it is left out."""
+        stopped = [
+            [stream_to_text(each.stream), each.error.text, each.since_us] for each in self.stopped
+        ]
+        form = {
+            "stopped": stopped,
+            "begun": [change_to_json(change) for change in self.begun],
+            "apart": apart_to_json(self.apart),
+            "joins": self.joins.to_json(),
+        }
+        return {name: value for name, value in form.items() if value}
 
     @classmethod
     def from_json(cls, form: Record) -> LogState:
@@ -255,6 +418,14 @@ class LogState:
                 for folder, files in form["changes"].items()
             },
             taken=dict(form.get("taken", {})),
+            stopped=tuple(
+                StoppedTable(stream_from_text(stream), StoredError(error), since_us)
+                for stream, error, since_us in form.get("stopped", ())
+            ),
+            begun=tuple(map(change_from_json, form.get("begun", ()))),
+            apart=apart_from_json(form.get("apart", ())),
+            joins=JoinState.from_json(form.get("joins", {})),
+            basis=form["version"],
         )
 
 

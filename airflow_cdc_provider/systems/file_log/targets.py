@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
@@ -39,12 +39,12 @@ class LogTargets:
         return self._manifest.read().plan_id
 
     def changing(self) -> frozenset[TableId]:
-        """Return nothing: a change log has no schema changes."""
-        return frozenset()
+        """Return the source's tables that have a schema change begun and not finished."""
+        return frozenset(change.table for change in self._manifest.read().begun)
 
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return nothing: a change log's tables cannot be stopped singly."""
-        return ()
+        """Return the tables that are isolated from the stream."""
+        return self._manifest.read().stopped
 
     def sharers(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - of the port
         """Return none: a change log is one pipeline's."""
@@ -63,11 +63,14 @@ class LogTargets:
         if state.pipeline not in ("", str(self._owner.pipeline)):
             return tuple(_taken(plan, state) for plan in plans)
         filled = {sink for _, sink in known}
+        # files of a table that has left the pipeline are the log's: it begins again behind them
+        ours = set(state.folders) if state.targets else set()
         foreign = [
             plan
             for plan in plans
             if plan.sink_table not in filled
             and plan.sink_table not in state.targets
+            and table_folder(plan.sink_table) not in ours
             and self._holds_files(plan)
         ]
         return tuple(_filled(plan) for plan in foreign)
@@ -168,13 +171,18 @@ class LogTables:
         return frozenset(column.name.lower() for column in plan.target.copied_columns)
 
     def change(self, change: SchemaChange) -> None:
-        """Refuse: a change log cannot follow schema changes."""
-        raise RefusedError(
-            f"a change log's tables stay as they were planned, and {change.table} was changed",
-            where=f"table {change.table}",
-            risk=NOTHING_CHANGED,
-            remedy="`reset` the pipeline, into a new folder",
-        )
+        """Alter nothing: files of before stay as they are, and those behind it have new columns.
+
+        A table whose key cannot be compared any more is refused.
+        """
+        self.require_fit([change.after])
+        if change.truncates:  # a log has an event of each TRUNCATE, which is written elsewhere
+            raise RefusedError(
+                f"{change.table} was truncated before it was in step with its source",
+                where=f"table {change.table}",
+                risk="the log would not tell of it; nothing was written",
+                remedy=f"`reset` it with {table_option(change.table)}: only that is read again",
+            ).about(change.table)
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - the port's
         """Return no remarks: a change log has no keys to add."""

@@ -11,6 +11,7 @@ ABILITIES = SinkAbilities(
     takes_native_chunks=True,
     verifiable=True,
     joins=True,
+    replaces_rows=True,
     changes_tables=True,
     isolates_tables=True,
     takes_tables_without_key=True,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.engine.sink.own_log import HasOwnLog
 from tests.behaviours.sink_behaviours import SplitSinkBehaviours
 from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
@@ -27,12 +24,6 @@ class TestTargetsOfAChangeLog(TargetBehaviours):
 
 class TestUnlikeTargetsInAChangeLog(UnlikeTargetBehaviours):
     pass
-
-
-def test_rows_in_a_change_log_are_not_read_again(world: SinkWorld) -> None:
-    assert not world.sink.abilities.joins
-    with pytest.raises(RefusedError, match="only grows"):
-        world.sink.open_joins()
 
 
 def test_a_change_log_offers_no_log_of_its_own(world: SinkWorld) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviours.ledger_behaviours import FixedTablesBehaviours
+from tests.behaviours.ledger_behaviours import ChangingTablesBehaviours
 from tests.behaviours.sink_behaviours import SplitSinkBehaviours
 from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
 from tests.behaviours.sink_world import delete, insert, update
@@ -27,7 +27,7 @@ class TestUnlikeTargetsInALake(UnlikeTargetBehaviours):
     pass
 
 
-class TestLedgerOfALake(FixedTablesBehaviours):
+class TestLedgerOfALake(ChangingTablesBehaviours):
     pass
 
 

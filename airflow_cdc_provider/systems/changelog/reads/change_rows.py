@@ -26,7 +26,6 @@ from airflow_cdc_provider.columns.arrow_arrays import (
 )
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import (
-    NOTHING_STARTED,
     CorruptLogError,
     RefusedError,
     SnapshotRequiredError,
@@ -87,15 +86,16 @@ def table_columns(path: Path) -> pa.Schema:
 
 
 def read_rows(
-    part: FilePart, wanted: pa.Schema, *, with_truncates: bool
+    part: FilePart, wanted: pa.Schema, *, with_truncates: bool, has_all: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield a part's rows with the wanted columns; a TRUNCATE is refused unless it is wanted, too.
 
     The file must have the wanted columns in the wanted types: else the table was changed since.
+    `has_all`: and no others, for nobody has said which of them to leave out.
     """
     own = [field for field in wanted if field.name not in COMMIT_COLUMNS]
     with open_file(Path(part.path)) as file:
-        _require_fit(file, part, own)
+        _require_fit(file, part, own, has_all=has_all)
         names = [f"{image}.{field.name}" for field in own for image in ("before", "after")]
         places = ["source.file", "source.pos"] if part.begin is not None else []
         first_row = part.first_row
@@ -113,13 +113,13 @@ def read_rows(
 
 
 def read_parts(
-    parts: Sequence[FilePart], wanted: pa.Schema, *, with_truncates: bool
+    parts: Sequence[FilePart], wanted: pa.Schema, *, with_truncates: bool, has_all: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of parts one behind the other; small batches are put together."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for part in parts:
-        for batch in read_rows(part, wanted, with_truncates=with_truncates):
+        for batch in read_rows(part, wanted, with_truncates=with_truncates, has_all=has_all):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if held and (rows > _BATCH_ROWS or size > _JOINED_BYTES):
                 yield one_batch(pa.Table.from_batches(held))
@@ -244,7 +244,9 @@ def _between(
     return batch.filter(mask_of(kept)), numbers[kept]
 
 
-def _require_fit(file: pq.ParquetFile, part: FilePart, own: Sequence[pa.Field]) -> None:
+def _require_fit(
+    file: pq.ParquetFile, part: FilePart, own: Sequence[pa.Field], *, has_all: bool
+) -> None:
     """Refuse a file with other rows than the manifest says, or with other columns than wanted."""
     if file.metadata.num_rows != part.file_rows:
         raise CorruptLogError(
@@ -258,19 +260,30 @@ def _require_fit(file: pq.ParquetFile, part: FilePart, own: Sequence[pa.Field]) 
     for field in own:
         found = there.get(field.name)
         if found is None or not found.equals(field.type):
-            raise RefusedError(
-                f"column {field.name} is {found or 'not there'}, and was {field.type} when this "
-                "read began",
-                where=part.path,
-                risk=NOTHING_STARTED,
-                remedy="load the log again: a stream needs a new query with a new checkpoint",
-            )
+            what = f"is {found or 'not there'} in version {part.version}, and {field.type} here"
+            raise _other_columns(f"column {field.name} {what}", part)
+    left_out = sorted(there.keys() - {field.name for field in own})
+    if has_all and left_out:
+        what = f"is in version {part.version}, and not among those that are read"
+        raise _other_columns(f"column {left_out[0]} {what}", part)
+
+
+def _other_columns(what: str, part: FilePart) -> RefusedError:
+    """Return the error for files with other columns, because the table was changed."""
+    return RefusedError(
+        f"{what}: the table was changed at the source",
+        where=part.path,
+        risk="values would be missing, or guessed; its file was not read",
+        remedy="name by the option columns those that are read on both sides of the change, or "
+        "read each side by itself, up to a version and from the next one on; a stream needs a new "
+        "query with a new checkpoint for other columns",
+    )
 
 
 def _truncated(part: FilePart) -> RefusedError:
-    """Return the error for a TRUNCATE where the reader did not say that it knows it."""
+    """Return the error for a TRUNCATE, or a new beginning, that the reader may not know of."""
     return RefusedError(
-        f"the table was emptied by TRUNCATE in version {part.version}",
+        f"the table was emptied by TRUNCATE in version {part.version}, or begins again there",
         where=part.path,
         risk="who does not know of it keeps rows that are gone; its file was not read",
         remedy=f"have it as a row, by the option truncates=rows: its {CHANGE_TYPE} is "

@@ -11,7 +11,7 @@ its writer's clock; where clocks of two writers differ, it never goes back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_cdc_provider.core.errors import (
@@ -42,6 +42,8 @@ class CommittedFile:
     first_row: int
     """The number of the table's rows that the same commit has in files before this one."""
     is_snapshot: bool
+    is_joined: bool = False
+    """Its rows were read beside the stream: they are at the place where the log stood."""
 
 
 class TableCommits:
@@ -96,10 +98,13 @@ class TableCommits:
         if not self._state.version:
             self._require_log()
 
-    def sample(self) -> SealedFile | None:
-        """Return a file with the table's columns, None if nothing was written of it yet."""
+    def sample(self, behind: int | None = None) -> SealedFile | None:
+        """Return the last file with the table's columns, None if nothing was written of it yet.
+
+        `behind` is a number of files: the last one before that place.
+        """
         if self.files:
-            return self.files[0].file
+            return self.files[(behind or len(self.files)) - 1].file
         return next(iter(self._state.files(self._folder)), None)
 
     def require_table(self) -> None:
@@ -124,7 +129,7 @@ class TableCommits:
         match record["do"]:
             case "start plan":
                 self._begin_log(record)
-            case "hand off":
+            case "hand off" | "records" if _hands_off(record):
                 known = {each.file for each in self.files}
                 new = [file for file in state.files(self._folder) if file not in known]
                 self._append(self.end, new, is_snapshot=True)
@@ -132,6 +137,9 @@ class TableCommits:
             case "change":
                 files = [SealedFile(**each) for each in record["files"].get(self._folder, ())]
                 self._append(begin, files, is_snapshot=False)
+            case "join" if record["folder"] == self._folder:
+                files = [SealedFile(**each) for each in record["files"]]
+                self._append(begin, files, is_snapshot=False, is_joined=True)
             case _:
                 pass  # it changes no files
         self.is_one_server = self.is_one_server and _grows(begin, self.end)
@@ -148,7 +156,12 @@ class TableCommits:
         self.first_version, self.first_us = record["version"], self.last_us
 
     def _append(
-        self, begin: LogPosition | None, files: Sequence[SealedFile], *, is_snapshot: bool
+        self,
+        begin: LogPosition | None,
+        files: Sequence[SealedFile],
+        *,
+        is_snapshot: bool,
+        is_joined: bool = False,
     ) -> None:
         """Append the files of the last commit that was read."""
         end, first_row = self.end, 0
@@ -158,7 +171,7 @@ class TableCommits:
             made = CommittedFile(
                 self.last_version, self.last_us, begin, end, file, first_row, is_snapshot
             )
-            self.files.append(made)
+            self.files.append(replace(made, is_joined=is_joined))
             first_row += file.rows
 
     def _replaced(self) -> SnapshotRequiredError:
@@ -188,6 +201,13 @@ class TableCommits:
             remedy="name the sink's path, as this machine and the executors see it, after the "
             "pipeline's first run",
         )
+
+
+def _hands_off(record: Record) -> bool:
+    """Tell whether a commit hands tables off to the stream."""
+    if record["do"] == "hand off":
+        return True
+    return any(each["is"] == "stream stored" for each in record["records"])
 
 
 def _grows(before: LogPosition | None, after: LogPosition | None) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, SnapshotRequiredError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.changelog.reads.commits import (
+    CommittedFile,
     TableCommits,
     require_place,
 )
@@ -195,7 +196,7 @@ def _by_place(commits: TableCommits, start: str | None, end: str | None) -> File
         raise _backwards("endingPosition", high, "startingPosition", low)
     first, behind = 0, len(commits.files)
     if low is not None:
-        first = sum(each.is_snapshot or _is_up_to(each.end, low) for each in commits.files)
+        first = sum(each.is_snapshot or _is_before(each, low) for each in commits.files)
     if high is not None:
         behind = sum(each.is_snapshot or not _is_from(each.begin, high) for each in commits.files)
     return FileRange(first, max(first, behind), low, high)
@@ -233,9 +234,10 @@ def _place(option: str, text: str, begins: LogPlace, ends: LogPlace) -> LogPlace
     return place
 
 
-def _is_up_to(position: LogPosition, place: LogPlace) -> bool:
-    """Tell whether a position is not behind a place."""
-    return LogPlace.parse(_text(position)).is_before_or_at(place)
+def _is_before(file: CommittedFile, place: LogPlace) -> bool:
+    """Tell whether a file's changes are all before a place; rows that joined are at theirs."""
+    end = LogPlace.parse(_text(file.end))
+    return end.is_before_or_at(place) and not (file.is_joined and place.is_before_or_at(end))
 
 
 def _is_from(position: LogPosition, place: LogPlace) -> bool:

@@ -12,14 +12,17 @@ from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
 from airflow_cdc_provider.systems.file_log.state import NATIVE
 
 
-def log_columns(commits: TableCommits, wanted: str = "") -> pa.Schema | None:
+def log_columns(
+    commits: TableCommits, wanted: str = "", *, behind: int | None = None
+) -> pa.Schema | None:
     """Return the table's own columns and those of its commits; None if no file has any yet.
 
-    `wanted` names some of its own, parted by commas; without it these are all. Refuse a log whose
-    files do not say the types of the columns, and a table with a column called like a commit's.
+    `wanted` names some of its own, parted by commas; without it these are all. They are those of
+    the last file before the place `behind` so many files. Refuse a log whose files do not say the
+    types of the columns, and a table with a column called like a commit's.
     """
     commits.require_table()
-    sample = commits.sample()
+    sample = commits.sample(behind)
     if sample is None:
         return None
     if not sample.path.endswith(".parquet"):

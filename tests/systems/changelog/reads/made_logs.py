@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
+from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, read_parts
 from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
@@ -20,8 +22,9 @@ from airflow_cdc_provider.systems.changelog.reads.parts import parts_of
 from airflow_cdc_provider.systems.changelog.reads.ranges import file_range
 from airflow_cdc_provider.systems.changelog.reads.table_columns import log_columns
 from airflow_cdc_provider.systems.file_log.files import Format
+from tests.behaviours.ledger_asks import altered
 from tests.behaviours.sink_world import Change, Row
-from tests.behaviours.source_log import point
+from tests.behaviours.source_log import at, point
 from tests.systems.changelog.world import ChangelogWorld
 
 ORDERS = "shop.orders"
@@ -67,6 +70,19 @@ class MadeLog(ChangelogWorld):
         self.changes().apply(with_places(batch, self.next_place, logged_at))
         self.next_place += 10 * len(transactions)
         return self.next_place
+
+    def alter(self, *columns: Column) -> None:
+        """Give the table other columns, through a change of its definition."""
+        self.next_place += 10
+        before = self.orders
+        self.orders = self._plan("orders", *columns)
+        change = replace(altered(before, through=self.next_place), after=self.orders)
+        self.ledger.begin_changes([change])
+        self.opened(self.sink.open_tables()).change(change)
+        self.ledger.end_change(change)
+        self.ledger.pass_over(
+            IdleRange(at(self.next_place - 10), at(self.next_place), only_ledgers=False)
+        )
 
     def truncate(self) -> int:
         """Empty the table by TRUNCATE."""
@@ -120,11 +136,15 @@ def parts_asked(options: dict[str, str]) -> list[tuple[FilePart, ...]]:
 
 
 def batches(root: Path, table: str = ORDERS, **options: Any) -> Iterator[pa.RecordBatch]:
-    columns = log_columns(commits_of(root, table), options.get("columns", ""))
+    given = {name: str(value) for name, value in options.items()}
+    asked = ReadOptions.parse({"path": str(root), "table": table, **given})
+    commits = commits_of(root, table)
+    behind = file_range(commits, asked.ends).behind if commits.files else None
+    columns = log_columns(commits, asked.columns, behind=behind)
     assert columns is not None
-    with_truncates = options.get("truncates") == "rows"
+    with_truncates, has_all = asked.with_truncates, not asked.columns
     for parts in parts_read(root, table, **options):
-        yield from read_parts(parts, columns, with_truncates=with_truncates)
+        yield from read_parts(parts, columns, with_truncates=with_truncates, has_all=has_all)
 
 
 def rows_read(root: Path, table: str = ORDERS, **options: Any) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,6 +91,30 @@ def test_only_the_wanted_columns_are_read_beside_the_commit_s(log: MadeLog) -> N
     assert [name for name in row if not name.startswith("_")] == ["name"]
     with pytest.raises(RefusedError, match="no column 'nme'; did you mean name"):
         rows_read(log.root, columns="id, nme")
+
+
+def test_a_log_whose_columns_changed_is_read_on_each_side_or_by_columns_of_both(
+    log: MadeLog,
+) -> None:
+    log.begin((1, "a"))
+    log.commit([insert(2, "b")])
+    before = commits_of(log.root).last_version
+    log.alter(*log.orders.schema.columns, replace(log.orders.schema.columns[0], name="more"))
+    log.commit([insert(3, "c", 7)])
+    with pytest.raises(RefusedError, match="column more is not there in version"):
+        rows_read(log.root)
+    assert changes_read(log.root, columns="id,name") == [
+        ("insert", 1, "a"),
+        ("insert", 2, "b"),
+        ("insert", 3, "c"),
+    ]
+    assert len(rows_read(log.root, endingVersion=before)) == 2
+    (row,) = rows_read(log.root, startingVersion=before + 1)
+    assert (row["id"], row["more"]) == (3, 7)
+    log.alter(*log.orders.schema.columns[:2])
+    log.commit([insert(4, "d")])
+    with pytest.raises(RefusedError, match=r"column more is in version .* and not among"):
+        rows_read(log.root, startingVersion=before + 1)
 
 
 def test_a_file_that_no_manifest_names_does_not_count(log: MadeLog) -> None:

@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError, SnapshotRequiredError
+from tests.behaviours.ledger_asks import altered
+from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import insert, update
+from tests.behaviours.source_log import at
 from tests.systems.changelog.reads.made_logs import (
     MadeLog,
     changes_read,
@@ -225,3 +228,37 @@ def test_a_clock_that_goes_back_moves_no_commit_before_another(tmp_path: Path) -
     assert found.files[0].committed_us <= found.files[1].committed_us
     begun = time_text(found.files[0].committed_us)
     assert len(rows_read(log.root, startingTimestamp=begun)) == 2
+
+
+def test_rows_that_joined_are_at_the_place_where_the_log_stood(tmp_path: Path) -> None:
+    """Pieces that meet there have them once."""
+    log = MadeLog(root=tmp_path / "log")
+    log.begin_both(orders=[(1, "gone")], seats=[])
+    log.commit([insert(2, "b")])
+    place = log.commit([insert(3, "c")])
+    change = altered(log.orders, through=place, rereads=True)
+    log.ledger.begin_changes([change])
+    log.ledger.end_change(change)
+    joins = log.opened(log.sink.open_joins())
+    assert join(log, joins, log.split(), (2, "B"), (3, "C"))[0] == at(place)
+    log.ledger.change_tables(read=[log.orders.schema.table])
+    log.commit([update((3, "C"), (3, "D"))])
+    with pytest.raises(RefusedError, match=r"emptied by TRUNCATE in version \d+, or begins again"):
+        rows_read(log.root)
+    whole = exact_rows(log.root, truncates="rows")
+    kinds = [row["_change_type"] for row in rows_read(log.root, truncates="rows")]
+    assert kinds == [
+        "insert",
+        "insert",
+        "insert",
+        "truncate",
+        "insert",
+        "insert",
+        "update_preimage",
+        "update_postimage",
+    ]
+    for cut in (place - 10, place, place + 5):
+        text = f"binlog.000001:{cut}"
+        before = exact_rows(log.root, truncates="rows", endingPosition=text)
+        after = exact_rows(log.root, truncates="rows", startingPosition=text)
+        assert before + after == whole, text
