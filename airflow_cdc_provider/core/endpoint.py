@@ -116,11 +116,13 @@ class Folder:
     path: str
     """Absolute."""
     form: str
-    """How its files are written: `json` or `parquet`."""
+    """How its files are written, `json` or `parquet`; or whose tables they are, as `iceberg`."""
     with_queries: bool = False
     """Each change comes with the statement that made it."""
     debezium_types: bool = False
     """Parquet files have Debezium's numbers and texts, not types of their own."""
+    commit_seconds: int = 0
+    """Of tables that follow the files: the seconds from one commit to the next."""
 
     @property
     def identity(self) -> str:
@@ -137,7 +139,8 @@ class Folder:
         """Return the folder as a URL with all its options; `parse_sink` reads that back."""
         queries = "&with_queries=1" if self.with_queries else ""
         types = "&debezium_types=1" if self.debezium_types else ""
-        return f"{self.identity}{queries}{types}"
+        pace = f"&commit_seconds={self.commit_seconds}" if self.commit_seconds else ""
+        return f"{self.identity}{queries}{types}{pace}"
 
     def __str__(self) -> str:
         return self.path
@@ -162,7 +165,8 @@ def parse_sink(dsn: str) -> SinkPlace:
         return Store.of_folder(f"/{parts.path}")
     with_queries = _flag(parts.options, "with_queries", default=False)
     debezium_types = _flag(parts.options, "debezium_types", default=False)
-    return Folder(f"/{parts.path}", parts.options["form"], with_queries, debezium_types)
+    pace = int(parts.options.get("commit_seconds", 0))
+    return Folder(f"/{parts.path}", parts.options["form"], with_queries, debezium_types, pace)
 
 
 def _looks_like() -> str:

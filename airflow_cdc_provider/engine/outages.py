@@ -33,6 +33,8 @@ class Part(StrEnum):
     """Writes of the job that wait at the sink for another session's lock."""
     WORK = "work"
     """The job's own work."""
+    TABLES = "tables"
+    """Commits of the sink's tables, which follow its log of files."""
     SINK = "sink"
     """The heartbeat's look into the sink's ledger."""
     SOURCE = "source"

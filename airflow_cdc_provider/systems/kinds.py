@@ -44,6 +44,8 @@ class SystemKind:
     """What says what it can do as a sink; empty for a system that is none."""
     file: str = ""
     """What has its sections of the pipeline file."""
+    sections: str = "SECTIONS"
+    """What they are called there."""
     naming: str = ""
     """What names its tables to others."""
     positions: str = ""
@@ -96,6 +98,22 @@ _KINDS = (
         abilities="airflow_cdc_provider.systems.changelog.abilities",
         file="airflow_cdc_provider.systems.changelog.file",
         naming="airflow_cdc_provider.systems.changelog.naming",
+    ),
+    SystemKind(
+        name="delta",
+        module="airflow_cdc_provider.systems.lake.system",
+        abilities="airflow_cdc_provider.systems.lake.abilities",
+        file="airflow_cdc_provider.systems.lake.file",
+        sections="DELTA",
+        naming="airflow_cdc_provider.systems.lake.naming",
+    ),
+    SystemKind(
+        name="iceberg",
+        module="airflow_cdc_provider.systems.lake.system",
+        abilities="airflow_cdc_provider.systems.lake.abilities",
+        file="airflow_cdc_provider.systems.lake.file",
+        sections="ICEBERG",
+        naming="airflow_cdc_provider.systems.lake.naming",
     ),
     SystemKind(
         name="mysql",  # whatever speaks its protocol; MariaDB too
@@ -189,7 +207,7 @@ def file_sections(part: Part) -> Mapping[str, Any]:
     The first is that of a file which names no type. This loads pydantic, so a job never asks.
     """
     found = {
-        name: import_module(kind.file).SECTIONS.get(part)
+        name: getattr(import_module(kind.file), kind.sections).get(part)
         for name, kind in sorted(KINDS.items(), key=lambda each: each[0] != FIRST)
         if kind.file
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
@@ -28,6 +28,8 @@ class Shown:
     """What is wrong with its file, or why there is no status."""
     edge: Topology | None = None
     """Its place in a topology."""
+    current_rows: Mapping[str, str] = field(default_factory=dict)
+    """Queries of the current rows, by the sink's table, where its tables hold changes."""
 
 
 def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
                 "file": each.file,
                 "problem": _problem(each),
                 "topology": None if each.edge is None else each.edge.to_json(),
+                "current_rows": dict(each.current_rows),
                 "status": None if each.status is None else dict(each.status.to_json()),
             }
             for each in shown
@@ -66,6 +69,9 @@ def overview_lines(shown: Sequence[Shown]) -> list[str]:
             lines.append(f"  topology {each.edge}")
         if each.error is not None:
             lines.append(f"  problem: {each.error}")
+        for table, query in sorted(each.current_rows.items()):
+            lines.append(f"  the current rows of {table}:")
+            lines += [f"    {line}" for line in query.splitlines()]
     return lines
 
 

@@ -114,7 +114,7 @@ def ends(pipeline: Pipeline) -> list[str]:
     [
         pytest.param(killed, marks=SIMPLE),
         pytest.param(held_up, marks=SIMPLE),
-        held_up_then_killed,
+        pytest.param(held_up_then_killed, marks=SIMPLE),
         killed_then_held_up,
     ],
 )

@@ -11,6 +11,7 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.pipeline.file.folder import FolderFile
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import open_to_look
+from airflow_cdc_provider.pipeline.steps.current_rows import current_rows
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.overview import Shown, overview_form, overview_lines
 
@@ -38,6 +39,8 @@ def _shown(file: FolderFile, lookup: Lookup) -> Shown:
     edge = file.loaded.model.edge
     try:
         with open_to_look(file.loaded, lookup.dsn_of, in_airflow=lookup.in_airflow) as run:
-            return Shown(file.name, str(file.path), status_of(run), file.problem, edge)
+            return Shown(
+                file.name, str(file.path), status_of(run), file.problem, edge, current_rows(run)
+            )
     except CdcError as error:
         return Shown(file.name, str(file.path), error=error, edge=edge)

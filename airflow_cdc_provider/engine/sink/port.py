@@ -308,6 +308,33 @@ class DeletesShards(Protocol):
         """
 
 
+@runtime_checkable
+class CommitsLater(Protocol):
+    """A sink whose tables follow a log of files, by commits of their own.
+
+    What the log holds is committed; a table shows it once it was published.
+    """
+
+    @property
+    def commit_every_s(self) -> float:
+        """The seconds from one commit of a table to the next."""
+
+    def publish_tables(self) -> None:
+        """Bring the tables that the stream owns to the end of the log; nothing is there twice.
+
+        Anybody may, at any time: a table's own last commit says what it holds. `FencedError` if a
+        newer generation writes it; `RetryableError` if the store or the catalog does not answer.
+        """
+
+
+@runtime_checkable
+class HoldsChanges(Protocol):
+    """A sink whose tables hold each change as a row."""
+
+    def current_rows(self, plan: TablePlan) -> str:
+        """Return the SQL query of a table's current rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkAbilities:
     """What a kind of sink can do; the engine never asks for the sink's name."""

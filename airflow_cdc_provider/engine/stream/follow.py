@@ -55,6 +55,7 @@ from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
 from airflow_cdc_provider.engine.stream.isolated_tables import TableIsolation, require_none_stopped
 from airflow_cdc_provider.engine.stream.new_tables import announce_new_tables
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
+from airflow_cdc_provider.engine.stream.published_tables import PublishedTables
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
 from airflow_cdc_provider.engine.stream.sink_drift import TableLooks
 from airflow_cdc_provider.engine.stream.stream_control import Following
@@ -146,9 +147,11 @@ def _follow_to_the_end(
             Heartbeat(job, following, retries.outages),
             _requests(job, following),
             TableLooks(job, following),
+            PublishedTables(job, following, retries.outages) as tables,
         ):
             _Tries(job, following, follower, retries).run_to_the_end()
             retries.call(lambda: _pass_over(job.sink(), following))
+            retries.call(tables.publish)
         retries.call(lambda: _last_committed(job, following))
     except RetryableError as error:
         if following.fenced is not None:

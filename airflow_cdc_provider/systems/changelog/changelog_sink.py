@@ -14,20 +14,20 @@ from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
-from airflow_cdc_provider.core.table_shape import AddedTypes, TableShape, shaped_schema
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.abilities import ABILITIES
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
-from airflow_cdc_provider.systems.changelog.preflight import folder_look
+from airflow_cdc_provider.systems.file_log.added_types import ADDED_TYPES
 from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
 from airflow_cdc_provider.systems.file_log.files import Format
 from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
 from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
+from airflow_cdc_provider.systems.file_log.preflight import folder_look
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
 from airflow_cdc_provider.systems.file_log.state import NATIVE
@@ -37,12 +37,6 @@ from airflow_cdc_provider.systems.kinds import FIRST
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ADDED_TYPES = AddedTypes(
-    number=ColumnType("bigint", TypeKind.INTEGER, KeyKind.INTEGER),
-    text=ColumnType("varchar", TypeKind.TEXT, KeyKind.TEXT),
-    flag=ColumnType("tinyint", TypeKind.INTEGER, KeyKind.INTEGER),
-    digest=ColumnType("char", TypeKind.TEXT, KeyKind.TEXT),
-)
 _WITH_QUERIES = replace(ABILITIES, facts=(*ABILITIES.facts, "query"))
 
 

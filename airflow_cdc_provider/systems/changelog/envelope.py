@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
-from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.core.positions import Fact, LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.file_log.events import Places, TableEvents
+from airflow_cdc_provider.systems.file_log.images import image_of, last_rows
 from airflow_cdc_provider.systems.file_log.row_form import TruncatedBy
 from airflow_cdc_provider.systems.file_log.transactions import Transactions, pointing
 from airflow_cdc_provider.systems.file_log.tree import (
@@ -108,11 +109,11 @@ class TableEnvelope:
                 ("data_collection_order", numbers(places.in_table)),
             )
         )
-        before = _image(events.changes, events, before=True)
-        after = _image(events.changes, events, before=False)
+        before = image_of(events.changes, events, before=True)
+        after = image_of(events.changes, events, before=False)
         deleted = events.op == Op.DELETE
         return self._envelope(
-            key=self._key(_chosen(before, after, deleted, self._schema.primary_key)),
+            key=self._key(last_rows(before, after, deleted, self._schema.primary_key)),
             before=self._row(before, events.op == Op.INSERT),
             after=self._row(after, deleted),
             source=source,
@@ -262,14 +263,6 @@ _NO_TRANSACTION: tuple[tuple[str, Value], ...] = (
 )
 
 
-def _image(changes: TableChanges, events: TableEvents, *, before: bool) -> pa.RecordBatch:
-    """Return the before or after row of each event."""
-    rows = changes.before if before else changes.after
-    if len(events) == len(changes):
-        return rows  # no change is two events, so each has its own row
-    return rows.take(numbers_of(events.change))
-
-
 def _facts(events: TableEvents) -> dict[str, Value]:
     """Return the facts of each event, by name."""
     facts = events.changes.facts
@@ -278,19 +271,6 @@ def _facts(events: TableEvents) -> dict[str, Value]:
     if len(events) != len(events.changes):
         facts = facts.take(numbers_of(events.change))
     return dict(zip(facts.schema.names, facts.columns, strict=True))
-
-
-def _chosen(
-    before: pa.RecordBatch, after: pa.RecordBatch, deleted: BoolArray, names: Sequence[str]
-) -> pa.RecordBatch:
-    """Return rows of `after`, and of `before` where they were deleted."""
-    if not deleted.any():
-        return after.select(names)
-    if deleted.all():
-        return before.select(names)
-    places = numbers_of(np.arange(len(deleted)) + np.where(deleted, 0, len(deleted)))
-    arrays = [pa.concat_arrays([before.column(n), after.column(n)]).take(places) for n in names]
-    return pa.RecordBatch.from_arrays(arrays, list(names))
 
 
 def _letters(events: TableEvents) -> Value:

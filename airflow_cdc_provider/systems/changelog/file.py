@@ -10,23 +10,7 @@ from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.sections.base import Section, SinkSection
-
-
-def _folder_path(value: Any) -> Any:
-    """Check the absolute path of a folder, and return it without a slash at the end."""
-    if not isinstance(value, str):
-        return value
-    path = value.removeprefix("file://")
-    if "://" in path:
-        raise WrongValueError(
-            "only a file system can create a file if and only if it is absent",
-            "write a folder on a local file system or on NFS, as in /data/changes",
-        )
-    if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
-        raise WrongValueError(
-            "this is no absolute path of a folder", "write it from the root, as in /data/changes"
-        )
-    return path.rstrip("/")
+from airflow_cdc_provider.systems.sections.field_types import FolderPath
 
 
 def _existing_rows(value: Any) -> Any:
@@ -46,7 +30,7 @@ def _existing_rows(value: Any) -> Any:
 class LogFolder(Section):
     """A folder with the files of a change log."""
 
-    path: Annotated[str, BeforeValidator(_folder_path)] = Field(
+    path: FolderPath = Field(
         description="Its folder, an absolute path on a local file system or on NFS, the same on "
         "every machine that does the work.",
         examples=["/data/changes"],

@@ -43,8 +43,16 @@ log = logging.getLogger(__name__)
 class LogLedgerStore:
     """A pipeline's ledger, kept in the manifest of its change log."""
 
-    def __init__(self, root: Path, owner: Owner, *, types: str = "") -> None:
-        self._types = types
+    def __init__(
+        self,
+        root: Path,
+        owner: Owner,
+        *,
+        types: str = "",
+        is_exact: bool = True,
+        swept: str = "*",
+    ) -> None:
+        self._types, self._is_exact, self._swept = types, is_exact, swept
         self._manifest = Manifest(root, str(owner.pipeline))
         self._owner = owner
 
@@ -70,7 +78,7 @@ class LogLedgerStore:
         last_owner = self._manifest.read().generation
         state = self._manifest.commit(ask.by, judge)
         if state.generation != last_owner:
-            _sweep(self._manifest.root, state, state.generation)
+            _sweep(self._manifest.root, state, self._swept)
         return self._parts(state, ask.reads)
 
     def _form(self, records: Records, state: LogState) -> Record | None:
@@ -81,7 +89,7 @@ class LogLedgerStore:
             case (PlanBegun(plan_id),):
                 return {"do": "start plan", "plan": plan_id, "types": self._types}
             case (StreamStored(stream), TablesOwned(), ChangesCounted()):
-                _require_exact(stream, state)
+                _require_published(stream, state, is_exact=self._is_exact)
                 return {"do": "hand off", "stream": stream_to_text(stream)}
             case (SlotMoved(_, position),):
                 return {"do": "pass over", "position": position_to_json(position)}
@@ -93,7 +101,7 @@ class LogLedgerStore:
             case _:
                 for record in records:
                     if isinstance(record, StreamStored):
-                        _require_exact(record.stream, state)
+                        _require_published(record.stream, state, is_exact=self._is_exact)
                 return {"do": "records", "records": [record_to_json(each) for each in records]}
 
     def _parts(self, state: LogState, parts: Part) -> LedgerState:
@@ -122,13 +130,13 @@ class LogLedgerStore:
         return dict(self._manifest.read().changed)
 
 
-def _require_exact(stream: StreamSplit, state: LogState) -> None:
-    """Refuse a hand-off of tables whose rows are not in the change log exactly once (law 6)."""
+def _require_published(stream: StreamSplit, state: LogState, *, is_exact: bool) -> None:
+    """Refuse a hand-off of tables whose rows are not in the log, each once if `is_exact`."""
     before = {progress.table for progress in (state.stream.tables if state.stream else ())}
     for progress in stream.tables:
         if progress.table in before:
             continue
-        if progress.consistent_at and not progress.finished:
+        if is_exact and progress.consistent_at and not progress.finished:
             raise not_exact(str(progress.table))
         for finished in progress.finished:
             if finished.split.split_id not in state.splits:
@@ -151,13 +159,14 @@ def not_exact(table: str) -> RefusedError:
     )
 
 
-def _sweep(root: Path, state: LogState, generation: int) -> None:
+def _sweep(root: Path, state: LogState, pattern: str) -> None:
     """Delete files of older generations that no manifest names, in folders of claimed tables."""
+    generation = state.generation
     named = {root / file.path for folder in state.folders for file in state.files(folder)}
     owned = [table_folder(table) for table in state.targets]
     swept = 0
     for folder in [*owned, TRANSACTION] if owned else []:
-        for file in (root / folder).glob("*"):
+        for file in (root / folder).glob(pattern):
             written = generation_of(file)
             if written is not None and written < generation and file not in named:
                 file.unlink(missing_ok=True)

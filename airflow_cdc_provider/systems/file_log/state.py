@@ -99,7 +99,9 @@ class LogState:
     changed: dict[TableId, TableChangeCount] = field(default_factory=dict)
     """How much of each source table was changed."""
     changes: dict[str, list[SealedFile]] = field(default_factory=dict)
-    """Files of changes in log order, by folder."""
+    """Files of changes in log order, by folder; without those that a table has taken over."""
+    taken: dict[str, int] = field(default_factory=dict)
+    """How many files of changes a table has taken over, by folder: they are gone from the log."""
     stopped: tuple[StoppedTable, ...] = ()
     """Tables that are isolated from the stream."""
     begun: tuple[SchemaChange, ...] = ()
@@ -145,11 +147,13 @@ class LogState:
             case "change":
                 self._change(record)
             case _:
-                self._apply_join(record)
+                self._apply_beside(record)
 
-    def _apply_join(self, record: Record) -> None:
-        """Apply a commit about rows that are read beside the stream."""
+    def _apply_beside(self, record: Record) -> None:
+        """Apply a commit of who works beside the stream: rows read again, tables that follow."""
         match record["do"]:
+            case "taken":
+                self._hand_over(record["files"])
             case "begin joins":
                 self.joins.begin(record)
             case "join":
@@ -169,6 +173,7 @@ class LogState:
         self.plan_id, self.types = plan_id, types
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
+        self.taken = {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
         self.joins = JoinState()
 
@@ -269,6 +274,23 @@ class LogState:
             return self.stream
         return next((each.stream for each in self.stopped if each.table == alone), None)
 
+    def _hand_over(self, counts: dict[str, int]) -> None:
+        """Forget files of changes that tables have; `counts` are of the whole plan."""
+        for folder, count in counts.items():
+            self.changes[folder] = self.changes_from(folder, count)
+            self.taken[folder] = count
+
+    def changes_from(self, folder: str, number: int) -> list[SealedFile]:
+        """Return a folder's files of changes from one on, counted in the whole plan."""
+        taken = self.taken.get(folder, 0)
+        if number < taken:
+            raise ValueError(f"file {number} of {folder} is gone, the log begins with {taken}")
+        return self.changes.get(folder, [])[number - taken :]
+
+    def changes_in_all(self, folder: str) -> int:
+        """Return how many files of changes a folder has had in the whole plan."""
+        return self.taken.get(folder, 0) + len(self.changes.get(folder, []))
+
     def _move(self, record: Record) -> None:
         """Move the stream, or an isolated table, to a commit's position."""
         position = position_from_json(record["position"])
@@ -361,6 +383,7 @@ class LogState:
             "changes": {
                 folder: [asdict(each) for each in files] for folder, files in self.changes.items()
             },
+            **({"taken": self.taken} if self.taken else {}),
             **self._apart_to_json(),
         }
 
@@ -396,6 +419,7 @@ class LogState:
                 folder: [SealedFile(**each) for each in files]
                 for folder, files in form["changes"].items()
             },
+            taken=dict(form.get("taken", {})),
             stopped=tuple(
                 StoppedTable(stream_from_text(stream), StoredError(error), since_us)
                 for stream, error, since_us in form.get("stopped", ())

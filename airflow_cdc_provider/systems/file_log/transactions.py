@@ -26,6 +26,7 @@ class Transactions:
 
     def __init__(self, columns: Sequence[TransactionPoint], system: str) -> None:
         points = tuple(columns)  # they may make a record when asked: each is asked for often
+        self._points, self._system = points, system
         self.committed_us = np.array([point.committed_us for point in points], np.int64)
         self._ids = texts_of([point.name for point in points])
         self._facts = {
@@ -34,6 +35,11 @@ class Transactions:
             "ts_ns": numbers(self.committed_us * _NS_OF_US),
             **transactions_of(system).facts_of(points),
         }
+
+    def stamps(self, wanted: IntArray) -> pa.RecordBatch:
+        """Return `position`, `committed_at` and `server` of the transactions at these indexes."""
+        stamps: pa.RecordBatch = transactions_of(self._system).stamps_of(self._points)
+        return stamps.take(numbers_of(wanted))
 
     def ids(self, wanted: IntArray) -> pa.Array:
         """Return the ids of the transactions at these indexes."""

@@ -47,7 +47,25 @@ def _connection_id(value: Any) -> Any:
     return value
 
 
+def _folder_path(value: Any) -> Any:
+    """Check the absolute path of a folder, and return it without a slash at the end."""
+    if not isinstance(value, str):
+        return value
+    path = value.removeprefix("file://")
+    if "://" in path:
+        raise WrongValueError(
+            "only a file system can create a file if and only if it is absent",
+            "write a folder on a local file system or on NFS, as in /data/changes",
+        )
+    if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
+        raise WrongValueError(
+            "this is no absolute path of a folder", "write it from the root, as in /data/changes"
+        )
+    return path.rstrip("/")
+
+
 Pattern = Annotated[str, BeforeValidator(_pattern)]
 Routes = Annotated[dict[str, str], BeforeValidator(_route)]
 EnvironmentName = Annotated[str, BeforeValidator(_environment_name)]
 ConnectionId = Annotated[str, BeforeValidator(_connection_id)]
+FolderPath = Annotated[str, BeforeValidator(_folder_path)]

@@ -32,6 +32,7 @@ from airflow_cdc_provider.core.errors import (
     UnknownEventError,
 )
 from airflow_cdc_provider.systems.changelog.reads.log_places import LogPlace, RowPlaces
+from airflow_cdc_provider.systems.file_log.known_types import known_type
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
@@ -52,13 +53,6 @@ _INSERT, _BEFORE, _AFTER, _DELETE, _TRUNCATE = range(len(CHANGE_TYPES))
 _TYPE_OF = {"c": _INSERT, "r": _INSERT, "u": _AFTER, "d": _DELETE, "t": _TRUNCATE}
 _BATCH_ROWS = 8_192
 _JOINED_BYTES = 8 * 1024 * 1024
-_UNSIGNED = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-}
-"""The types that hold the same numbers for readers without unsigned ones, such as Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ def table_columns(path: Path) -> pa.Schema:
     """Return the table's own columns in a file of its log, in types that Spark knows."""
     with open_file(path) as file:
         row = file.schema_arrow.field("after").type
-        return pa.schema([(member.name, _known_type(member.type)) for member in row])
+        return pa.schema([(member.name, known_type(member.type)) for member in row])
 
 
 def read_rows(
@@ -216,21 +210,6 @@ class _Events:
         return self._batch.column(image).field(name)
 
 
-def _known_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which readers without unsigned numbers get the same values."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(member.name, _known_type(member.type)) for member in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_known_type(kind.value_type))
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind):
-        return pa.binary()
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", None if kind.tz is None else "UTC")
-    return _UNSIGNED.get(kind, kind)
-
-
 def _change_types(op: pa.Array, part: FilePart) -> IntArray:
     """Return the number of each event's type of change."""
     letters = texts_of(list(_TYPE_OF))
@@ -277,7 +256,7 @@ def _require_fit(
             remedy="restore the file from a copy, or `reset` the pipeline",
         )
     row = file.schema_arrow.field("after").type
-    there = {member.name: _known_type(member.type) for member in row}
+    there = {member.name: known_type(member.type) for member in row}
     for field in own:
         found = there.get(field.name)
         if found is None or not found.equals(field.type):

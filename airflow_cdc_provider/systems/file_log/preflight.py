@@ -1,4 +1,4 @@
-"""Preflight of a change log: may its files be written there, and do its tables fit."""
+"""Preflight of a log of files: may they be written there, and do its tables fit."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from airflow_cdc_provider.systems.file_log.layout import MANIFEST, table_folder
 from airflow_cdc_provider.systems.files.file_store import link_once, write_whole
 
 
-class ChangeLogCode(FindingCode):
-    """The codes of preflight findings for change logs: name, levels and meaning."""
+class LogCode(FindingCode):
+    """The codes of preflight findings for logs of files: name, levels and meaning."""
 
     FOLDER = (
         "sink.folder",
         "block",
-        "of a change log: its folder cannot be written to, or its file system gives one name twice",
+        "of a change log or a lake: its folder cannot be written to, or its file system gives one "
+        "name twice",
     )
     FOLDER_NAME = (
         "sink.folder_name",
         "block",
-        "of a change log: a table's name is too long for a folder",
+        "of a change log or a lake: a table's name is too long for a folder",
     )
     EXACT_FILTER = (
         "sink.exact_filter",
@@ -36,11 +37,16 @@ class ChangeLogCode(FindingCode):
     )
 
 
-def folder_look(root: Path, plans: Sequence[TablePlan]) -> Iterator[Finding]:
-    """Yield the findings about the folder, and about tables that cannot be logged there."""
+def folder_look(
+    root: Path, plans: Sequence[TablePlan], *, is_exact: bool = True
+) -> Iterator[Finding]:
+    """Yield the findings about the folder, and about tables that cannot be logged there.
+
+    `is_exact`: a change must not be there beside a snapshot's row that has it already.
+    """
     yield from _folder(root)
     for plan in plans:
-        yield from _table(plan)
+        yield from _table(plan, is_exact=is_exact)
 
 
 def _folder(root: Path) -> Iterator[Finding]:
@@ -63,7 +69,7 @@ def _folder(root: Path) -> Iterator[Finding]:
 def _block(root: Path, observed: str) -> Finding:
     """Return the finding for a folder that cannot be used."""
     return Finding(
-        ChangeLogCode.FOLDER,
+        LogCode.FOLDER,
         Level.BLOCK,
         str(root),
         observed,
@@ -73,15 +79,15 @@ def _block(root: Path, observed: str) -> Finding:
     )
 
 
-def _table(plan: TablePlan) -> Iterator[Finding]:
+def _table(plan: TablePlan, *, is_exact: bool) -> Iterator[Finding]:
     """Yield findings if a table's name is too long, or its key cannot be compared."""
     try:
         table_folder(plan.sink_table)
     except RefusedError as error:
-        yield Finding(ChangeLogCode.FOLDER_NAME, Level.BLOCK, str(plan.sink_table), error.what)
-    if plan.schema.has_key and not comparable(plan.schema.key_kinds):
+        yield Finding(LogCode.FOLDER_NAME, Level.BLOCK, str(plan.sink_table), error.what)
+    if is_exact and plan.schema.has_key and not comparable(plan.schema.key_kinds):
         yield Finding(
-            ChangeLogCode.EXACT_FILTER,
+            LogCode.EXACT_FILTER,
             Level.BLOCK,
             str(plan.schema.table),
             f"the primary key ({', '.join(plan.schema.primary_key)}) is ordered by the server only",

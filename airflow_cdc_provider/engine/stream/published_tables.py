@@ -1,0 +1,87 @@
+"""Tables that follow a sink's log of files, by commits of their own beside the stream.
+
+The stream commits rows and position to the log; that alone says what the sink has. A thread of the
+driver brings the tables to the log's end every so many seconds, and once more when the stream ends.
+Whatever dies meanwhile, the next commit of a table begins where its last one says that it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from airflow_cdc_provider.core.errors import CdcError, FencedError, RetryableError
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.outages import Outages, Part
+from airflow_cdc_provider.engine.sink.port import CommitsLater
+from airflow_cdc_provider.engine.stream.stream_control import Following
+
+log = logging.getLogger(__name__)
+
+
+class PublishedTables:
+    """Brings the sink's tables to the end of its log while open; a context manager.
+
+    It does nothing for a sink whose rows are in its tables with each commit.
+    """
+
+    def __init__(self, job: Job, following: Following, outages: Outages) -> None:
+        sink = job.sink()
+        self._sink = sink if isinstance(sink, CommitsLater) else None
+        self._job = job
+        self._following = following
+        self._outages = outages
+        self._found: CdcError | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cdc-published", daemon=True)
+
+    def __enter__(self) -> PublishedTables:
+        if self._sink is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._closing.set()
+        if self._sink is None:
+            return
+        self._thread.join(timeout=60)
+        if error is None and self._found is not None:
+            raise self._found
+
+    def publish(self) -> None:
+        """Bring the tables to the end of the log now."""
+        if self._sink is not None and self._found is None:
+            self._sink.publish_tables()
+
+    def _run(self) -> None:
+        """Publish at once and at each interval; an error that no retry mends ends the stream."""
+        failures = 0
+        while True:
+            try:
+                self.publish()
+            except FencedError as fenced:
+                self._following.end(fenced)
+                return
+            except RetryableError as error:
+                failures += 1
+                self._note(error, failures)
+            except CdcError as error:
+                self._found = error
+                self._following.ending.set()
+                return
+            else:
+                failures = 0
+                self._outages.over(Part.TABLES)
+            if self._closing.wait(self._every_s):
+                return
+
+    @property
+    def _every_s(self) -> float:
+        """Return the seconds from one commit of a table to the next."""
+        return 0.0 if self._sink is None else self._sink.commit_every_s
+
+    def _note(self, error: RetryableError, failures: int) -> None:
+        """Note that the tables cannot follow, as an outage of the pipeline."""
+        self._outages.note(Part.TABLES, error, tries=failures, wait_s=self._every_s)
+        cause = self._job.servers.secrets.scrub(str(error))
+        log.warning("tables wait at the sink: cause=%s", cause)

@@ -1,0 +1,1 @@
+"""Tables in a lake: rows as columns of Parquet files, in tables of Iceberg or Delta."""

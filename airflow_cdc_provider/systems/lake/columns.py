@@ -1,0 +1,46 @@
+"""The columns of a lake's table: the table's own, and what became of each row."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from airflow_cdc_provider.core.identifiers import TableId
+
+OP, ORDER, POSITION, COMMITTED_AT = "_op", "_order", "_position", "_committed_at"
+CHANGE_COLUMNS = {
+    OP: pa.string(),
+    ORDER: pa.int64(),
+    POSITION: pa.string(),
+    COMMITTED_AT: pa.timestamp("us", "UTC"),
+}
+"""What is told of each change, behind the table's own columns."""
+SNAPSHOT_ORDER = -1
+"""Of the rows that a snapshot read: before all changes."""
+
+
+def current_rows(columns: list[str], key: list[str], table: str) -> str:
+    """Return the query of a table's current rows: of each key the last change, if it is no delete.
+
+    `table` is what the engine that runs it calls the table. It is the SQL of Spark, DuckDB and
+    Trino alike, but for the quotes, which are DuckDB's and Trino's.
+    """
+    chosen = ", ".join(map(_quoted, columns))
+    keys = ", ".join(map(_quoted, key))
+    return (
+        f"SELECT {chosen} FROM (\n"
+        f"  SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {ORDER} DESC) AS _latest\n"
+        f"  FROM {table}\n"
+        f"  WHERE {ORDER} > (SELECT coalesce(max({ORDER}), {SNAPSHOT_ORDER - 1}) FROM {table} "
+        f"WHERE {OP} = 't')\n"
+        f") AS changes WHERE _latest = 1 AND {OP} <> 'd'"
+    )
+
+
+def name_in_catalog(table: TableId) -> str:
+    """Return a table's name in a catalog, quoted: its database is the namespace."""
+    return f"{_quoted(table.database)}.{_quoted(table.table)}"
+
+
+def _quoted(name: str) -> str:
+    """Return a name in double quotes."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,98 @@
+"""Many small files of changes become one that a table takes, in their order and in its columns."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.files.file_store import explained, flush_folder
+from airflow_cdc_provider.systems.lake.tables.table import DataFile
+
+_GROUP_BYTES = 64 * 1024 * 1024
+"""Of Arrow's columns, held until they are written."""
+
+
+def gathered(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> DataFile:
+    """Write the rows of a folder's files to a new one beside them, and flush it to the disk.
+
+    Columns that a file does not have are NULL there.
+    """
+    folder = (root / files[0].path).parent
+    path = folder / f"changes-{secrets.token_hex(16)}.parquet"
+    hidden = path.with_name(f".{path.name}.unfinished")
+    wanted, rows = sum(each.rows for each in files), 0
+    try:
+        with explained(path), hidden.open("xb") as out:
+            with pq.ParquetWriter(out, columns) as writer:
+                for group in _groups(root, files, columns):
+                    rows += group.num_rows
+                    writer.write_table(group, row_group_size=max(1, group.num_rows))
+            out.flush()
+            os.fsync(out.fileno())
+            size = out.tell()
+        if rows != wanted:
+            raise _changed(root, files, rows, wanted)
+        with explained(path):
+            hidden.rename(path)
+            flush_folder(folder)
+    finally:
+        hidden.unlink(missing_ok=True)
+    return DataFile(path, rows, size)
+
+
+def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the files' rows in groups of about `_GROUP_BYTES`."""
+    held: list[pa.Table] = []
+    size = 0
+    for each in files:
+        table = _cast(_read(root / each.path), columns)
+        held.append(table)
+        size += table.nbytes
+        if size >= _GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _read(path: Path) -> pa.Table:
+    """Read a file; one that is gone is a loss, not an outage."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise IntegrityError(
+            "a file with changes is gone",
+            where=str(path),
+            risk="its changes are in no table; nothing was committed without them",
+            remedy="put the file back from a copy, or `reset` the pipeline",
+        ) from None
+
+
+def _cast(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return a file's rows in the columns of the table."""
+    there = set(table.column_names)
+    arrays = [
+        table.column(field.name).cast(field.type)
+        if field.name in there
+        else pa.nulls(table.num_rows, field.type)
+        for field in columns
+    ]
+    return pa.table(arrays, schema=columns)
+
+
+def _changed(root: Path, files: Sequence[SealedFile], rows: int, wanted: int) -> IntegrityError:
+    """Return the error for files that do not have the rows that the log says."""
+    return IntegrityError(
+        f"the files have {rows} rows, the log says {wanted}",
+        where=str((root / files[0].path).parent),
+        risk="rows were lost or added; none of them was committed",
+        remedy="restore the files from a copy, or `reset` the pipeline",
+    )

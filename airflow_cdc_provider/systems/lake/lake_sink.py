@@ -1,0 +1,165 @@
+"""Tables in a lake as a sink, from plain values: opened where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.source_port import SourceLook
+from airflow_cdc_provider.columns.verify_port import VerifySide
+from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.findings import Finding
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import TableShape, shaped_schema
+from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.engine.sink.port import JoinSink, Owner, SinkAbilities
+from airflow_cdc_provider.engine.sink.selection import CapturedTables
+from airflow_cdc_provider.systems.file_log.added_types import ADDED_TYPES
+from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
+from airflow_cdc_provider.systems.file_log.files import Format
+from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
+from airflow_cdc_provider.systems.file_log.row_form import LogFiles
+from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
+from airflow_cdc_provider.systems.file_log.state import NATIVE
+from airflow_cdc_provider.systems.file_log.targets import LogTables, LogTargets
+from airflow_cdc_provider.systems.lake.abilities import ABILITIES
+from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
+from airflow_cdc_provider.systems.lake.packages import require_package
+from airflow_cdc_provider.systems.lake.preflight import lake_look
+from airflow_cdc_provider.systems.lake.publisher import Publisher
+from airflow_cdc_provider.systems.lake.rows import LakeRows
+from airflow_cdc_provider.systems.lake.tables.table import LakeTables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSink:
+    """A sink that is a folder of tables of one format, for one pipeline and generation."""
+
+    folder: Folder
+    owner: Owner
+    plans: tuple[TablePlan, ...] = ()
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def abilities(self) -> SinkAbilities:
+        """Return what a lake can do as a sink."""
+        return ABILITIES
+
+    def identity(self) -> str:
+        """Return the folder as a URL with its format, which no other sink has."""
+        return self.folder.identity
+
+    def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
+        """Return the definition of the table's rows, in the source's types."""
+        return shaped_schema(schema, table, shape, ADDED_TYPES)
+
+    def reserved_for(self, database: str) -> str:  # noqa: ARG002 - any name makes a namespace
+        """Return an empty text: every database name is allowed in a lake."""
+        return ""
+
+    def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
+        """Return the preflight findings about the folder and the tables."""
+        return tuple(lake_look(self._root, self.folder.form, plans))
+
+    def open_side(self) -> VerifySide:
+        """Refuse: a lake's rows are not compared in this release."""
+        raise RefusedError(
+            "tables in a lake cannot be compared with the source in this release",
+            where=str(self.folder),
+            risk="none: nothing was compared",
+            remedy="compare by the query of the current rows, which `show` prints",
+        )
+
+    def open_ledger(self) -> Ledger:
+        """Open the ledger, which is in the manifests beside the tables."""
+        # a table may still have the files of an older plan's splits
+        store = LogLedgerStore(
+            self._root, self.owner, types=NATIVE, is_exact=False, swept="stream-*"
+        )
+        return Ledger(store, self.owner.generation)
+
+    def open_targets(self) -> LogTargets:
+        """Open the claims of the pipeline on the folder's tables."""
+        return LogTargets(self._root, self.owner)
+
+    def open_tables(self) -> LogTables:
+        """Open the table builder, which has nothing to build: a table comes with its rows."""
+        return LogTables(is_exact=False)
+
+    def open_splits(self) -> LogSplitSink:
+        """Open the sink that publishes splits."""
+        return LogSplitSink(self._files, self.owner, self.plans)
+
+    def open_joins(self, *, reader: int = 0) -> JoinSink:  # noqa: ARG002 - of the port
+        """Refuse: rows cannot be read again in this release."""
+        raise RefusedError(
+            "rows of a table in a lake cannot be read again in this release",
+            where=str(self.folder),
+            risk=NOTHING_STARTED,
+            remedy="copy the table into another folder by a pipeline of its own",
+        )
+
+    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
+        """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
+        return LogChangeSink(self._files, self.owner, CapturedTables(self.plans, columns))
+
+    def current_rows(self, plan: TablePlan) -> str:
+        """Return the SQL query of a table's current rows, by its name in the catalog."""
+        target = plan.target
+        names = [column.name for column in target.copied_columns]
+        return current_rows(names, list(target.primary_key), name_in_catalog(plan.sink_table))
+
+    @property
+    def commit_every_s(self) -> float:
+        """Return the seconds from one commit of a table to the next."""
+        return float(self.folder.commit_seconds)
+
+    def publish_tables(self) -> None:
+        """Bring the tables that the stream owns to the end of the log."""
+        Publisher(self._root, self.owner, self._open_tables).publish()
+
+    def _open_tables(self, plan_id: str) -> LakeTables:
+        """Open the folder's tables for the plan of that id; the format's library is loaded here."""
+        require_package(self.folder.form)
+        tables = import_module(f"airflow_cdc_provider.systems.lake.tables.{self.folder.form}")
+        found: LakeTables = tables.open_tables(self._root, str(self.owner.pipeline), plan_id)
+        return found
+
+    def open_stopped(
+        self, table: TableId, _columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
+    ) -> LogChangeSink:
+        """Refuse: a lake's tables cannot be stopped singly."""
+        del is_ahead
+        raise RefusedError(
+            f"a lake's tables flow together, and {table} would be brought further alone",
+            where=str(self.folder),
+            risk=NOTHING_STARTED,
+            remedy="`reset` the pipeline",
+        )
+
+    @property
+    def _root(self) -> Path:
+        """Return the folder's path."""
+        return Path(self.folder.path)
+
+    @property
+    def _files(self) -> LogFiles:
+        """Return where the files are, with how they are written."""
+        return LogFiles(
+            self._root,
+            Format.PARQUET,
+            lambda plan, _types: LakeRows(plan),
+            has_markers=False,
+            counts_events=True,
+        )

@@ -1,0 +1,66 @@
+"""Preflight of tables in a lake: is the format's library there, and do the tables' columns fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.file_log.preflight import folder_look
+from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS
+from airflow_cdc_provider.systems.lake.packages import PACKAGES, how_to_install, is_there
+
+
+class LakeCode(FindingCode):
+    """The codes of preflight findings for tables in a lake: name, levels and meaning."""
+
+    PACKAGE = (
+        "lake.package",
+        "block",
+        "the library that commits to tables of this format is not installed",
+    )
+    COLUMN_NAME = (
+        "lake.column_name",
+        "block",
+        "a column is called like one that tells of changes, or two differ by case alone",
+    )
+
+
+def lake_look(root: Path, form: str, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield the findings about the folder, the library and the tables' columns."""
+    yield from folder_look(root, plans, is_exact=False)
+    yield from _package(form)
+    for plan in plans:
+        yield from _columns(plan)
+
+
+def _package(form: str) -> Iterator[Finding]:
+    """Yield a finding if the format's library is not there."""
+    if not is_there(form):
+        yield Finding(
+            LakeCode.PACKAGE,
+            Level.BLOCK,
+            f"tables of {form}",
+            f"the package {PACKAGES[form]} is not installed here",
+            f"{PACKAGES[form]}",
+            "nothing could be committed",
+            how_to_install(form),
+        )
+
+
+def _columns(plan: TablePlan) -> Iterator[Finding]:
+    """Yield a finding if a table's columns cannot be told apart at the sink."""
+    names = [column.name.lower() for column in plan.target.copied_columns]
+    twice = sorted(name for name, count in Counter((*names, *CHANGE_COLUMNS)).items() if count > 1)
+    if twice:
+        yield Finding(
+            LakeCode.COLUMN_NAME,
+            Level.BLOCK,
+            str(plan.schema.table),
+            f"column {', '.join(twice)} would be there twice",
+            f"names that differ by more than case, and none of {', '.join(CHANGE_COLUMNS)}",
+            "readers could not tell the columns apart",
+            "rename it in the pipeline file (tables.columns.rename)",
+        )

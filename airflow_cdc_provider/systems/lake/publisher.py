@@ -1,0 +1,195 @@
+"""Tables follow the log: what its manifests name, and a table does not have yet, is added to it.
+
+The log is the truth, and it only grows while a plan lasts. A table says in its own commits how many
+of the log's files of changes it has (`tables.table`). So one step is always the same, whoever makes
+it and however often: load the table, look how far it is, add what is behind in one compare-and-swap
+on what was loaded. If somebody else was first, look again.
+
+A table of an older plan is exchanged whole, in one commit, by the rows of the new one. An old owner
+that comes late finds a newer generation in the table and stops.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    IntegrityError,
+    RefusedError,
+    SinkBusyError,
+    SinkUnreachableError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.engine.ledger.decisions import fenced
+from airflow_cdc_provider.engine.sink.port import Owner
+from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.files.file_store import explained
+from airflow_cdc_provider.systems.lake.gathered import gathered
+from airflow_cdc_provider.systems.lake.table_columns import columns_with
+from airflow_cdc_provider.systems.lake.tables.table import (
+    DataFile,
+    LakeTables,
+    LoadedTable,
+    Stamp,
+    TableMovedError,
+)
+
+log = logging.getLogger(__name__)
+
+_TRIES = 20
+OpenTables = Callable[[str], LakeTables]
+"""Opens a folder's tables, for the plan of that id."""
+
+
+class Publisher:
+    """Brings the tables of one pipeline's lake to the end of its log."""
+
+    def __init__(self, root: Path, owner: Owner, open_tables: OpenTables) -> None:
+        self._root, self._owner, self._open_tables = root, owner, open_tables
+        self._manifest = Manifest(root, str(owner.pipeline))
+
+    def publish(self) -> None:
+        """Bring the tables that the stream owns to the end of the log."""
+        state = self._manifest.read()
+        self._manifest.require_owner(state, self._owner.generation)
+        if state.stream is None:
+            return
+        sinks = {source: sink for sink, source in state.targets.items()}
+        try:
+            tables = self._open_tables(state.plan_id)
+            for progress in state.stream.tables:
+                self._bring(tables, sinks[progress.table], state)
+        except CdcError:
+            raise
+        except Exception as error:  # the libraries have errors of many kinds, and the log has all
+            raise self._unreachable(error) from error
+        self._take_over(state)
+
+    def _take_over(self, state: LogState) -> None:
+        """Forget in the log the files of changes that the tables have by now, and delete them."""
+        counts = {
+            folder: state.changes_in_all(folder) for folder, files in state.changes.items() if files
+        }
+        paths = [file.path for files in state.changes.values() for file in files]
+
+        def judge(latest: LogState) -> Record | None:
+            self._manifest.require_owner(latest, self._owner.generation)
+            left = {
+                folder: count
+                for folder, count in counts.items()
+                if latest.plan_id == plan_id and latest.taken.get(folder, 0) < count
+            }
+            return {"do": "taken", "files": left} if left else None
+
+        plan_id = state.plan_id
+        self._manifest.commit(self._owner.generation, judge)
+        for path in paths:
+            with explained(self._root / path):
+                (self._root / path).unlink(missing_ok=True)
+
+    def _bring(self, tables: LakeTables, table: TableId, state: LogState) -> None:
+        """Bring one table to the end of the log; look again whenever somebody else was first."""
+        for _ in range(_TRIES):
+            try:
+                self._bring_once(tables, table, state)
+            except TableMovedError as moved:
+                log.info("table moved, so it is looked at again: table=%s cause=%s", table, moved)
+            else:
+                return
+        raise SinkBusyError(
+            f"others committed to {table} in the lake {_TRIES} times, each time before us",
+            str(self._root),
+            "none: its changes are in the log, and are added by the next commit",
+        )
+
+    def _bring_once(self, tables: LakeTables, table: TableId, state: LogState) -> None:
+        """Look what a table has, and add what is behind in one commit."""
+        loaded = tables.load(table)
+        stamp = None if loaded is None else self._stamp_of(loaded, table, state)
+        folder = table_folder(table)
+        count = state.changes_in_all(folder)
+        wanted = Stamp(str(self._owner.pipeline), state.plan_id, self._owner.generation, count)
+        is_of_plan = stamp is not None and stamp.plan_id == state.plan_id
+        known = stamp.files if stamp is not None and is_of_plan else 0
+        if is_of_plan and known >= count:
+            return
+        if known < state.taken.get(folder, 0):
+            raise self._set_back(table)
+        splits = () if is_of_plan else self._split_files(state, folder)
+        new = state.changes_from(folder, known)
+        if loaded is None and not splits and not new:
+            return  # nothing says what its columns are
+        there = pa.schema([]) if loaded is None else loaded.columns
+        schemas = self._schemas([*splits, *new])
+        columns = columns_with(table, there, schemas, widens=tables.widens)
+        files = [DataFile(self._root / each.path, each.rows, each.bytes) for each in splits]
+        made = [gathered(self._root, new, columns)] if new else []
+        try:
+            if loaded is None:
+                tables.create(table, [*files, *made], columns, wanted)
+            elif is_of_plan:
+                loaded.append([*files, *made], columns, wanted)
+            else:
+                loaded.exchange([*files, *made], columns, wanted)
+        except TableMovedError:
+            for each in made:  # no commit names it
+                each.path.unlink(missing_ok=True)
+            raise
+        log.info("table published: table=%s files=%d", table, len(new))
+
+    def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
+        """Return what a table has of our log; refuse one of others, and stop for a newer owner."""
+        stamp = loaded.stamp
+        if stamp is None or stamp.pipeline != str(self._owner.pipeline):
+            whose = "nobody we know" if stamp is None else f"pipeline {stamp.pipeline}"
+            raise RefusedError(
+                f"the table {table} of the lake was made by {whose}",
+                where=str(self._root),
+                risk="rows of two owners would be mixed; nothing was committed to it",
+                remedy="drop it in the lake, or route the source's table to another name",
+            )
+        if stamp.generation > self._owner.generation:
+            raise fenced(self._manifest.place(state), stamp.generation, self._owner.generation)
+        return stamp
+
+    def _split_files(self, state: LogState, folder: str) -> Sequence[SealedFile]:
+        """Return the files of a table's snapshot."""
+        found = [each for each in state.splits.values() if each.folder == folder]
+        ordered = sorted(found, key=lambda each: each.split.number)
+        return [file for each in ordered for file in each.files]
+
+    def _schemas(self, files: Sequence[SealedFile]) -> Sequence[pa.Schema]:
+        """Return the different columns that files have."""
+        found: list[pa.Schema] = []
+        for each in files:
+            columns = pq.read_schema(self._root / each.path).remove_metadata()
+            if not any(columns.equals(other) for other in found):
+                found.append(columns)
+        return found
+
+    def _set_back(self, table: TableId) -> IntegrityError:
+        """Return the error for a table that has less than it once had."""
+        return IntegrityError(
+            f"the table {table} of the lake lacks changes that it had: it was dropped or set back",
+            where=str(self._root),
+            risk="the log has given them to the table and does not have them any more",
+            remedy="restore the table, or `reset` the pipeline, which makes it anew",
+        )
+
+    def _unreachable(self, error: Exception) -> SinkUnreachableError:
+        """Return the error for a folder or catalog that does not do what it is asked."""
+        return SinkUnreachableError(
+            f"tables cannot be committed to: {type(error).__name__}: {error}",
+            where=str(self._root),
+            risk="none: the changes are in the log, and the tables have what they had",
+            remedy="make the folder writable and give it room; the tables catch up by themselves",
+        )

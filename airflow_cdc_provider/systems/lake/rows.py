@@ -1,0 +1,124 @@
+"""Rows and changes as plain columns: the table's own, then what is told of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
+from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.core.positions import Fact, LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.file_log.events import Places, TableEvents
+from airflow_cdc_provider.systems.file_log.images import image_of, last_rows
+from airflow_cdc_provider.systems.file_log.known_types import known_type
+from airflow_cdc_provider.systems.file_log.row_form import TruncatedBy
+from airflow_cdc_provider.systems.file_log.transactions import Transactions
+from airflow_cdc_provider.systems.file_log.tree import Constant, Members, Value, arrow_array
+from airflow_cdc_provider.systems.file_log.values import native_values
+from airflow_cdc_provider.systems.lake.columns import (
+    CHANGE_COLUMNS,
+    COMMITTED_AT,
+    OP,
+    ORDER,
+    POSITION,
+    SNAPSHOT_ORDER,
+)
+
+_LETTERS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d"}
+_SMALL = (pa.int8(), pa.int16())
+
+
+class LakeRows:
+    """Makes what is written of one table's rows and changes in a lake."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self._target = plan.target
+        self._names = [column.name for column in self._target.copied_columns]
+
+    def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
+        """Return what is written of a snapshot's rows: they were read up to a position."""
+        return self._members(
+            rows,
+            {
+                OP: Constant("r", pa.string()),
+                ORDER: Constant(SNAPSHOT_ORDER, pa.int64()),
+                POSITION: Constant(position.short, pa.string()),
+                COMMITTED_AT: Constant(now_us, CHANGE_COLUMNS[COMMITTED_AT]),
+            },
+        )
+
+    def changed(
+        self,
+        events: TableEvents,
+        places: Places,
+        transactions: Transactions,
+        now_us: int,  # noqa: ARG002 - of the port
+    ) -> Members:
+        """Return what is written of a table's changes: a deleted row as it was."""
+        rows = last_rows(
+            image_of(events.changes, events, before=True),
+            image_of(events.changes, events, before=False),
+            events.op == Op.DELETE,
+            self._names,
+        )
+        letters = texts_of([_LETTERS[op] for op in (Op.INSERT, Op.UPDATE, Op.DELETE)])
+        stamps = transactions.stamps(events.transaction)
+        return self._members(
+            rows,
+            {
+                OP: letters.take(numbers_of(events.op.astype(np.int64) - 1)),
+                ORDER: numbers_of(places.in_log),
+                POSITION: stamps.column("position"),
+                COMMITTED_AT: stamps.column("committed_at"),
+            },
+        )
+
+    def truncated(
+        self,
+        columns: pa.Schema,
+        by: TruncatedBy,
+        facts: Mapping[str, Fact],  # noqa: ARG002 - of the port
+        now_us: int,  # noqa: ARG002 - of the port
+    ) -> Members:
+        """Return what is written of a TRUNCATE of the table: a row of NULLs."""
+        rows = pa.RecordBatch.from_arrays(
+            [pa.nulls(1, field.type) for field in columns], schema=columns
+        )
+        stamps = by.transactions.stamps(np.zeros(1, np.int64))
+        return self._members(
+            rows,
+            {
+                OP: Constant("t", pa.string()),
+                ORDER: Constant(by.in_log, pa.int64()),
+                POSITION: stamps.column("position"),
+                COMMITTED_AT: stamps.column("committed_at"),
+            },
+        )
+
+    def _members(self, rows: pa.RecordBatch, change: Mapping[str, Value]) -> Members:
+        """Return rows' own columns, then those of the change, in types that lakes have."""
+        own = [(name, self._column(rows, name)) for name in self._names]
+        told = [(name, _as(value, name, rows.num_rows)) for name, value in change.items()]
+        return Members((*own, *told))
+
+    def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+        """Return one of the table's own columns."""
+        value = native_values(rows.column(name), self._target.column(name).type)
+        array = arrow_array(value, rows.num_rows)
+        kind = lake_type(array.type)
+        return array if array.type == kind else array.cast(kind)
+
+
+def lake_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which lakes have the same values: whole numbers of 32 or 64 bits."""
+    known = known_type(kind)
+    return pa.int32() if known in _SMALL else known
+
+
+def _as(value: Value, name: str, count: int) -> pa.Array:
+    """Return one of the change's columns in its type."""
+    array = arrow_array(value, count)
+    return array if array.type == CHANGE_COLUMNS[name] else array.cast(CHANGE_COLUMNS[name])

@@ -1,0 +1,1 @@
+"""Tables of each format: one port, and a committer for each library."""

@@ -1,0 +1,168 @@
+"""Tables of Delta Lake in a folder, by delta-rs.
+
+What a table holds of our log is the version of an application's transaction, in the same commit as
+the files: that is kept in checkpoints. The library stores such versions and compares nothing, so we
+do; and it commits on the version that was loaded or not at all, because its retries are off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
+
+_STAMP = "cdc"
+"""The key in a commit's metadata that has the stamp, for people who look at the history."""
+
+
+def open_tables(root: Path, pipeline: str, plan_id: str) -> DeltaTables:
+    """Open the folder's tables, for one pipeline's plan."""
+    return DeltaTables(root, pipeline, plan_id)
+
+
+class DeltaTables:
+    """The Delta tables of one folder, as one pipeline's log has them."""
+
+    widens = False
+
+    def __init__(self, root: Path, pipeline: str, plan_id: str) -> None:
+        self._root, self._pipeline, self._plan_id = root, pipeline, plan_id
+
+    def load(self, table: TableId) -> LoadedDelta | None:
+        """Load a table; None if there is none."""
+        folder = self._folder(table)
+        if not (folder / "_delta_log").is_dir():
+            return None
+        try:
+            return LoadedDelta(DeltaTable(str(folder)), self._pipeline, self._plan_id)
+        except TableNotFoundError:
+            return None
+
+    def create(
+        self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
+    ) -> None:
+        """Create a table with these files, in one commit."""
+        folder = self._folder(table)
+        try:
+            create_table_with_add_actions(
+                str(folder),
+                Schema.from_arrow(columns),
+                [_added(each) for each in files],
+                mode="error",
+                commit_properties=_stamped(stamp),
+            )
+        except DeltaError as error:
+            if DeltaTable.is_deltatable(str(folder)):
+                raise TableMovedError(str(error)) from error
+            raise
+
+    def _folder(self, table: TableId) -> Path:
+        """Return a table's folder."""
+        return (self._root / table_folder(table)).absolute()
+
+
+class LoadedDelta:
+    """A Delta table as it was loaded."""
+
+    def __init__(self, table: DeltaTable, pipeline: str, plan_id: str) -> None:
+        self._table, self._pipeline, self._plan_id = table, pipeline, plan_id
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """Return what the table holds of a log; of another plan than ours only that it is one."""
+        generation = self._table.transaction_version(_generation_of(self._pipeline))
+        if generation is None:
+            return None
+        files = self._table.transaction_version(_files_of(self._pipeline, self._plan_id))
+        plan_id = "" if files is None else self._plan_id
+        return Stamp(self._pipeline, plan_id, generation, files or 0)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Return the table's columns in Arrow's types."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
+        """Add files in one commit; columns that are new are added by a commit before it."""
+        there = set(self.columns.names)
+        new = pa.schema([field for field in columns if field.name not in there])
+        with _moved_on():
+            if new.names:
+                self._table.alter.add_columns(
+                    Schema.from_arrow(new).fields,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+                raise TableMovedError("columns were added to it")
+            self._write(files, columns, stamp, "append")
+
+    def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
+        """Put files in the place of all that is there, columns too, in one commit."""
+        with _moved_on():
+            self._write(files, columns, stamp, "overwrite")
+
+    def _write(
+        self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp, mode: str
+    ) -> None:
+        """Commit files on the version that was loaded."""
+        self._table.create_write_transaction(
+            [_added(each) for each in files],
+            mode,
+            Schema.from_arrow(columns),
+            commit_properties=_stamped(stamp),
+        )
+
+
+@contextmanager
+def _moved_on() -> Iterator[None]:
+    """Tell that another writer was first in our own words."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise TableMovedError(str(error)) from error
+
+
+def _added(file: DataFile) -> AddAction:
+    """Return what a commit says of a file that it adds: its numbers of rows and bytes."""
+    changed_ms = int(file.path.stat().st_mtime * 1000)
+    stats = json.dumps({"numRecords": file.rows})
+    return AddAction(
+        path=file.path.name,
+        size=file.bytes,
+        partition_values={},
+        modification_time=changed_ms,
+        data_change=True,
+        stats=stats,
+    )
+
+
+def _stamped(stamp: Stamp) -> CommitProperties:
+    """Return a stamp as the properties of a commit, without the library's own retries."""
+    told = {"pipeline": stamp.pipeline, "plan": stamp.plan_id, "generation": stamp.generation}
+    return CommitProperties(
+        custom_metadata={_STAMP: json.dumps({**told, "files": stamp.files})},
+        max_commit_retries=0,
+        app_transactions=[
+            Transaction(_generation_of(stamp.pipeline), stamp.generation),
+            Transaction(_files_of(stamp.pipeline, stamp.plan_id), stamp.files),
+        ],
+    )
+
+
+def _generation_of(pipeline: str) -> str:
+    """Return the name under which a table keeps the generation that committed last."""
+    return f"cdc:{pipeline}:generation"
+
+
+def _files_of(pipeline: str, plan_id: str) -> str:
+    """Return the name under which a table keeps how many files of a plan it has."""
+    return f"cdc:{pipeline}:{plan_id}:files"

@@ -1,0 +1,150 @@
+"""Tables of Apache Iceberg in a folder, by PyIceberg, in a catalog of SQLite beside them.
+
+What a table holds of our log is among its properties, which are set in the same commit as the
+files are added: snapshots expire, properties stay. Files have no field ids, so their columns are
+matched by name, by the mapping that the table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import AlwaysTrue
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.table import Table, Transaction
+
+CATALOG = "catalog.db"
+_PIPELINE, _PLAN, _GENERATION, _FILES = (
+    f"cdc.{name}" for name in ("pipeline", "plan", "generation", "files")
+)
+_PROPERTIES = {"format-version": "2", "commit.retry.num-retries": "0"}
+
+
+def open_tables(root: Path, pipeline: str, plan_id: str) -> IcebergTables:  # noqa: ARG001 - as of each format
+    """Open the folder's tables."""
+    return IcebergTables(root)
+
+
+class IcebergTables:
+    """The Iceberg tables of one folder."""
+
+    widens = True
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        uri = f"sqlite:///{(root / CATALOG).absolute()}"
+        self._catalog = SqlCatalog("lake", uri=uri, warehouse=str(root.absolute()))
+
+    def load(self, table: TableId) -> IcebergTable | None:
+        """Load a table; None if there is none."""
+        try:
+            return IcebergTable(self._catalog.load_table(_name(table)))
+        except NoSuchTableError:
+            return None
+
+    def create(
+        self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
+    ) -> None:
+        """Create a table, empty first: its files come by a commit on that."""
+        folder = (self._root / table_folder(table)).absolute()
+        namespace, _ = _name(table)
+        with _moved_on():
+            with suppress(NamespaceAlreadyExistsError):
+                self._catalog.create_namespace((namespace,))
+            empty = Stamp(stamp.pipeline, "", stamp.generation, 0)
+            made = self._catalog.create_table(
+                _name(table),
+                schema=columns,
+                location=str(folder),
+                properties={**_PROPERTIES, **_stamped(empty)},
+            )
+        IcebergTable(made).append(files, columns, stamp)
+
+
+class IcebergTable:
+    """An Iceberg table as it was loaded."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """Return what the table holds of a log."""
+        found = self._table.properties
+        if _PIPELINE not in found:
+            return None
+        return Stamp(found[_PIPELINE], found[_PLAN], int(found[_GENERATION]), int(found[_FILES]))
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Return the table's columns in Arrow's types."""
+        return self._table.schema().as_arrow()
+
+    def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
+        """Add files in one commit."""
+        with self._commit(columns, stamp) as transaction:
+            self._add(transaction, files, stamp)
+
+    def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
+        """Put files in the place of all that is there, in one commit."""
+        with self._commit(columns, stamp) as transaction:
+            if self._table.current_snapshot() is not None:
+                transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(stamp))
+            self._add(transaction, files, stamp)
+
+    @contextmanager
+    def _commit(self, columns: pa.Schema, stamp: Stamp) -> Iterator[Transaction]:
+        """Open a commit that sets the columns and the stamp; retries by the library are off."""
+        with _moved_on(), self._table.transaction() as transaction:
+            transaction.set_properties({**_PROPERTIES, **_stamped(stamp)})
+            with transaction.update_schema() as update:
+                update.union_by_name(columns)
+            yield transaction
+
+    def _add(self, transaction: Transaction, files: Sequence[DataFile], stamp: Stamp) -> None:
+        """Add files to a commit as they are."""
+        transaction.add_files(
+            [str(each.path.absolute()) for each in files],
+            snapshot_properties=_stamped(stamp),
+            check_duplicate_files=False,
+        )
+
+
+@contextmanager
+def _moved_on() -> Iterator[None]:
+    """Tell that another writer was first in our own words."""
+    try:
+        yield
+    except (CommitFailedException, TableAlreadyExistsError) as error:
+        raise TableMovedError(str(error)) from error
+
+
+def _name(table: TableId) -> tuple[str, str]:
+    """Return a table's name in the catalog: the database is the namespace."""
+    return table.database, table.table
+
+
+def _stamped(stamp: Stamp) -> dict[str, str]:
+    """Return a stamp as properties of a table or snapshot."""
+    return {
+        _PIPELINE: stamp.pipeline,
+        _PLAN: stamp.plan_id,
+        _GENERATION: str(stamp.generation),
+        _FILES: str(stamp.files),
+    }

@@ -1,0 +1,75 @@
+"""What is asked of a table, whatever its format: what it holds of our log, and to hold more of it.
+
+Each commit is a compare-and-swap: it is made on the table as it was loaded, or not at all. So who
+loads a table, looks at what it holds, and commits what is behind, adds nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_cdc_provider.core.identifiers import TableId
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a table's last commit of ours says it holds. It is part of the commit."""
+
+    pipeline: str
+    plan_id: str
+    """Of the plan whose rows these are; empty for a table that has none yet."""
+    generation: int
+    files: int
+    """How many of the log's files of changes it has, from the first one of the plan on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that is to be part of a table; it is below the table's folder."""
+
+    path: Path
+    rows: int
+    bytes: int
+
+
+class TableMovedError(Exception):
+    """Somebody else committed to the table first: nothing was committed, load it again."""
+
+
+class LoadedTable(Protocol):
+    """A table as it was loaded: commits are made on that."""
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """What it holds of a log; None for a table that we never committed to."""
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Its columns, in Arrow's types."""
+
+    def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
+        """Add files in one commit; `columns` are the table's then. `TableMovedError`."""
+
+    def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
+        """Put files in the place of all that is there, in one commit. `TableMovedError`."""
+
+
+class LakeTables(Protocol):
+    """The tables of one format in one folder."""
+
+    widens: bool
+    """A column's type can become one that holds more values."""
+
+    def load(self, table: TableId) -> LoadedTable | None:
+        """Load a table; None if there is none."""
+
+    def create(
+        self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
+    ) -> None:
+        """Create a table with these files. `TableMovedError` if somebody else was first."""

@@ -1,0 +1,1 @@
+"""Tables in a lake, in folders of their own."""

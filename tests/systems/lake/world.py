@@ -1,0 +1,64 @@
+"""A lake in a folder, and what its log holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.engine.sink.port import Owner
+from airflow_cdc_provider.systems.changelog.reading import sealed_files
+from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS, OP, ORDER
+from airflow_cdc_provider.systems.lake.lake_sink import LakeSink
+from tests.behaviours.sink_world import Row, SinkWorld
+
+FORMATS = ("iceberg", "delta")
+
+
+@dataclass
+class LakeWorld(SinkWorld):
+    """The sinks' world in a folder of tables."""
+
+    root: Path
+    form: str = "iceberg"
+
+    def make_tables(self) -> None:
+        """Make nothing: a table comes with its first rows."""
+
+    def under(self, generation: int, **_: Any) -> LakeSink:
+        plans = (self.orders, self.seats)
+        folder = Folder(str(self.root), self.form, commit_seconds=60)
+        return LakeSink(folder, Owner(self.pipeline, generation), plans)
+
+    def logged(self, table: str = "orders") -> pa.Table:
+        """What the log's files hold of a table."""
+        files = [pq.read_table(file) for file in sealed_files(self.root, f"shop.{table}")]
+        return pa.concat_tables(files) if files else pa.table({name: [] for name in CHANGE_COLUMNS})
+
+    def held(self, table: str = "orders") -> list[Row]:
+        return rows_now(self.logged(table), ["id"])
+
+
+def rows_now(changes: pa.Table, key: list[str]) -> list[Row]:
+    """Return a table's rows after its changes; each must fit what was there before it."""
+    rows: dict[Row, Row] = {}
+    seen: set[int] = set()
+    for change in sorted(changes.to_pylist(), key=lambda each: int(each[ORDER])):
+        op, order = change[OP], change[ORDER]
+        assert order == -1 or order not in seen, f"two changes have the order {order}"
+        seen.add(order)
+        of = tuple(change[name] for name in key)
+        row = tuple(value for name, value in change.items() if name not in CHANGE_COLUMNS)
+        if op == "t":
+            rows.clear()
+            continue
+        assert (of in rows) == (op in "ud"), f"{op} of {of}, and the table holds {rows}"
+        if op == "d":
+            assert rows.pop(of) == row
+        else:
+            rows[of] = row
+    return sorted(rows.values())
