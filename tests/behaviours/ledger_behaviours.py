@@ -258,31 +258,6 @@ class LedgerBehaviours:
         """Change what can be changed of the stream's tables; here nothing."""
 
 
-class FixedTablesBehaviours(LedgerBehaviours):
-    """The store of a sink whose tables stay as they were planned."""
-
-    def test_each_change_of_the_streams_tables_is_refused_by_their_names(
-        self, world: SinkWorld
-    ) -> None:
-        world.hand_off()
-        orders, ledger, before = world.orders.schema.table, world.ledger, state(world.ledger)
-        change = altered(world.orders)
-        acts: list[Callable[[], object]] = [
-            lambda: ledger.change_tables(added={orders: at(100)}),
-            lambda: ledger.go_on_from(at(50), [orders]),
-            lambda: ledger.begin_changes([change]),
-            lambda: ledger.end_change(change),
-            lambda: ledger.stop_tables([orders]),
-            lambda: ledger.say_of_stopped(orders, NO_ERROR),
-            lambda: ledger.rejoin(orders),
-            lambda: ledger.store_stream(StreamSplit(at(200), None, ()), [change]),
-        ]
-        for act in acts:
-            with pytest.raises(RefusedError, match=f"planned, and {orders} would change them"):
-                act()
-        assert state(ledger) == before
-
-
 class ChangingTablesBehaviours(LedgerBehaviours):
     """The store of a sink whose tables come, go, change and are isolated."""
 

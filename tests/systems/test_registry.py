@@ -35,7 +35,7 @@ def test_a_sink_without_a_name_is_of_the_system_that_the_endpoint_names() -> Non
 
 
 def test_an_endpoint_of_no_known_system_opens_nothing() -> None:
-    with pytest.raises(RefusedError, match="use one of changelog, mysql"):
+    with pytest.raises(RefusedError, match="use one of changelog, delta, iceberg, mysql"):
         open_source(Endpoint("db", 1, "ann", "secret"))
 
 
