@@ -63,17 +63,9 @@ def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iter
 
 
 def _read(path: Path) -> pa.Table:
-    """Read a file; one that is gone is a loss, not an outage."""
-    try:
-        with pq.ParquetFile(path) as file:
-            return file.read()
-    except FileNotFoundError:
-        raise IntegrityError(
-            "a file with changes is gone",
-            where=str(path),
-            risk="its changes are in no table; nothing was committed without them",
-            remedy="put the file back from a copy, or `reset` the pipeline",
-        ) from None
+    """Read a file whole."""
+    with pq.ParquetFile(path) as file:
+        return file.read()
 
 
 def _cast(table: pa.Table, columns: pa.Schema) -> pa.Table:

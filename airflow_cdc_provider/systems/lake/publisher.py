@@ -12,7 +12,7 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,26 +66,27 @@ class Publisher:
         sinks = {source: sink for sink, source in state.targets.items()}
         try:
             tables = self._open_tables(state.plan_id)
-            for progress in state.stream.tables:
-                self._bring(tables, sinks[progress.table], state)
+            sinks_of = [sinks[progress.table] for progress in state.stream.tables]
+            brought = {table_folder(each): self._bring(tables, each, state) for each in sinks_of}
         except CdcError:
             raise
         except Exception as error:  # the libraries have errors of many kinds, and the log has all
             raise self._unreachable(error) from error
-        self._take_over(state)
+        self._take_over(state, brought)
 
-    def _take_over(self, state: LogState) -> None:
+    def _take_over(self, state: LogState, brought: Mapping[str, int]) -> None:
         """Forget in the log the files of changes that the tables have by now, and delete them."""
-        counts = {
-            folder: state.changes_in_all(folder) for folder, files in state.changes.items() if files
-        }
-        paths = [file.path for files in state.changes.values() for file in files]
+        paths = [
+            file.path
+            for folder, count in brought.items()
+            for file in state.changes.get(folder, [])[: count - state.taken.get(folder, 0)]
+        ]
 
         def judge(latest: LogState) -> Record | None:
             self._manifest.require_owner(latest, self._owner.generation)
             left = {
                 folder: count
-                for folder, count in counts.items()
+                for folder, count in brought.items()
                 if latest.plan_id == plan_id and latest.taken.get(folder, 0) < count
             }
             return {"do": "taken", "files": left} if left else None
@@ -96,23 +97,32 @@ class Publisher:
             with explained(self._root / path):
                 (self._root / path).unlink(missing_ok=True)
 
-    def _bring(self, tables: LakeTables, table: TableId, state: LogState) -> None:
-        """Bring one table to the end of the log; look again whenever somebody else was first."""
+    def _bring(self, tables: LakeTables, table: TableId, state: LogState) -> int:
+        """Bring one table to the end of the log; return how many files of changes it has then.
+
+        Look again whenever somebody else was first.
+        """
         for _ in range(_TRIES):
             try:
-                self._bring_once(tables, table, state)
+                return self._bring_once(tables, table, state)
             except TableMovedError as moved:
                 log.info("table moved, so it is looked at again: table=%s cause=%s", table, moved)
-            else:
-                return
+            except FileNotFoundError:
+                if not self._is_given(table, state):
+                    raise
         raise SinkBusyError(
             f"others committed to {table} in the lake {_TRIES} times, each time before us",
             str(self._root),
             "none: its changes are in the log, and are added by the next commit",
         )
 
-    def _bring_once(self, tables: LakeTables, table: TableId, state: LogState) -> None:
-        """Look what a table has, and add what is behind in one commit."""
+    def _is_given(self, table: TableId, state: LogState) -> bool:
+        """Tell whether the log has given files to a table meanwhile; `state` knows it then."""
+        folder, before = table_folder(table), state.taken.get(table_folder(table), 0)
+        return self._manifest.read().taken.get(folder, 0) > before
+
+    def _bring_once(self, tables: LakeTables, table: TableId, state: LogState) -> int:
+        """Look what a table has, and add what is behind in one commit; return how much it has."""
         loaded = tables.load(table)
         stamp = None if loaded is None else self._stamp_of(loaded, table, state)
         folder = table_folder(table)
@@ -121,13 +131,13 @@ class Publisher:
         is_of_plan = stamp is not None and stamp.plan_id == state.plan_id
         known = stamp.files if stamp is not None and is_of_plan else 0
         if is_of_plan and known >= count:
-            return
+            return count
         if known < state.taken.get(folder, 0):
             raise self._set_back(table)
         splits = () if is_of_plan else self._split_files(state, folder)
         new = state.changes_from(folder, known)
         if loaded is None and not splits and not new:
-            return  # nothing says what its columns are
+            return 0  # nothing says what its columns are
         there = pa.schema([]) if loaded is None else loaded.columns
         schemas = self._schemas([*splits, *new])
         columns = columns_with(table, there, schemas, widens=tables.widens)
@@ -145,6 +155,7 @@ class Publisher:
                 each.path.unlink(missing_ok=True)
             raise
         log.info("table published: table=%s files=%d", table, len(new))
+        return count
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
         """Return what a table has of our log; refuse one of others, and stop for a newer owner."""

@@ -34,6 +34,10 @@ class LakeWorld(SinkWorld):
         folder = Folder(str(self.root), self.form, commit_seconds=60)
         return LakeSink(folder, Owner(self.pipeline, generation), plans)
 
+    @property
+    def lake(self) -> LakeSink:
+        return self.under(self.generation)
+
     def logged(self, table: str = "orders") -> pa.Table:
         """What the log's files hold of a table."""
         files = [pq.read_table(file) for file in sealed_files(self.root, f"shop.{table}")]

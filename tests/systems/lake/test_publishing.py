@@ -1,0 +1,359 @@
+"""A lake's tables hold each row of the log once, whoever publishes, however often, or dies."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+
+from airflow_cdc_provider.core.errors import (
+    FencedError,
+    IntegrityError,
+    RefusedError,
+    SinkBusyError,
+    SinkUnreachableError,
+)
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_split import hand_off
+from airflow_cdc_provider.systems.lake import publisher as publisher_module
+from airflow_cdc_provider.systems.lake.tables import delta, iceberg
+from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
+from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.systems.lake.reading import table_of
+from tests.systems.lake.world import LakeWorld, rows_now
+
+LOADED = {"iceberg": iceberg.IcebergTable, "delta": delta.LoadedDelta}
+
+
+def begun(world: LakeWorld, *rows: Row) -> None:
+    """Claim the tables, read `orders`, and hand off to the stream."""
+    world.opened(world.sink.open_targets()).claim((world.orders, world.seats))
+    world.ledger.start_plan("one")
+    world.ledger.store_stream(world.hand_off(orders=rows))
+
+
+def published(world: LakeWorld) -> list[Row]:
+    """What the table's changes add up to; each fits, and none is there twice."""
+    return rows_now(table_of(world.form, world.root, "shop.orders"), ["id"])
+
+
+def change(world: LakeWorld, number: int, generation: int = 1) -> None:
+    """Insert the row of a number, which is a transaction of its own."""
+    start = 100 + 10 * (number - 10)
+    world.changes(generation).apply(world.batch([insert(number, "x")], start=start))
+
+
+def test_a_table_follows_the_log_and_holds_each_change_once(world: LakeWorld) -> None:
+    begun(world, (1, "a"), (2, "b"))
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (2, "b")]
+    sink = world.changes()
+    sink.apply(world.batch([update((1, "a"), (1, "A")), insert(3, "c")]))
+    sink.apply(world.batch([update((3, "c"), (4, "c")), delete(2, "b")], start=110))
+    for _ in range(2):
+        world.lake.publish_tables()
+        assert published(world) == [(1, "A"), (4, "c")]
+    sink.apply(world.batch([insert(5, "e")], start=120))
+    world.lake.publish_tables()
+    assert published(world) == [(1, "A"), (4, "c"), (5, "e")]
+    folder = world.root / "shop.orders"
+    assert list(folder.glob("stream-*")) == []  # the table has them
+    assert len(list(folder.glob("changes-*"))) == 2
+
+
+def test_nothing_is_committed_to_a_table_that_nobody_changed(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    before = versions(world)
+    world.lake.publish_tables()
+    assert versions(world) == before
+
+
+def test_a_table_without_rows_comes_with_its_first_one(world: LakeWorld) -> None:
+    begun(world)
+    world.lake.publish_tables()
+    assert not (world.root / "shop.orders").exists()
+    change(world, 10)
+    world.lake.publish_tables()
+    assert published(world) == [(10, "x")]
+
+
+@pytest.mark.parametrize("step", ["before", "after"])
+def test_who_dies_at_a_commit_is_followed_by_one_that_goes_on(
+    world: LakeWorld, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    with monkeypatch.context() as patched:
+        around_commit(patched, world.form, step, died)
+        with pytest.raises(KeyboardInterrupt):
+            world.lake.publish_tables()
+    assert published(world) == ([(1, "a")] if step == "before" else [(1, "a"), (10, "x")])
+    change(world, 11)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x"), (11, "x")]
+
+
+def test_a_commit_whose_outcome_is_unknown_is_looked_up(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+
+    def lost() -> None:
+        raise TimeoutError("no answer")
+
+    with monkeypatch.context() as patched:
+        around_commit(patched, world.form, "after", lost)
+        with pytest.raises(SinkUnreachableError, match="no answer"):
+            world.lake.publish_tables()
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
+def test_a_kill_between_the_commit_and_the_log_leaves_nothing_twice(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(publisher_module.Publisher, "_take_over", lambda *_: died())
+        with pytest.raises(KeyboardInterrupt):
+            world.lake.publish_tables()
+    change(world, 11)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x"), (11, "x")]
+
+
+def test_several_who_publish_at_once_add_nothing_twice(world: LakeWorld) -> None:
+    seed = random.SystemRandom().randrange(1 << 31)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    over = threading.Event()
+    errors: list[BaseException] = []
+
+    def publish() -> None:
+        while not over.wait(rng.random() / 50):
+            try:
+                world.under(1).publish_tables()
+            except SinkBusyError:
+                pass  # the others were first each time
+            except BaseException as error:  # noqa: BLE001 - shown by the test
+                errors.append(error)
+                return
+
+    threads = [threading.Thread(target=publish) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(10, 40):
+            change(world, number)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(60)
+    assert errors == []
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), *((number, "x") for number in range(10, 40))]
+
+
+def test_a_new_plan_takes_the_place_of_all_that_was_there(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    world.lake.publish_tables()
+    again_by(world, 2, (1, "new"))
+    assert published(world) == [(1, "a"), (10, "x")]  # until the new rows are there
+    world.under(2).publish_tables()
+    assert published(world) == [(1, "new")]
+    change(world, 10, generation=2)
+    world.under(2).publish_tables()
+    assert published(world) == [(1, "new"), (10, "x")]
+
+
+def test_an_old_owner_that_comes_late_adds_nothing(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+
+    def taken_over() -> None:
+        monkeypatch.undo()
+        again_by(world, 2, (1, "new"))
+        world.under(2).publish_tables()
+
+    around_commit(monkeypatch, world.form, "before", taken_over)
+    with pytest.raises(FencedError):
+        world.lake.publish_tables()
+    assert published(world) == [(1, "new")]
+    with pytest.raises(FencedError):
+        world.lake.publish_tables()
+
+
+def test_others_may_append_and_nothing_of_theirs_or_ours_is_lost(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    theirs = table_of(world.form, world.root, "shop.orders").slice(0, 1)
+    columns = theirs.schema.names
+    mark = pa.table([["x"] if name == "_op" else theirs.column(name) for name in columns], columns)
+    append(world, mark.cast(theirs.schema))
+    change(world, 10)
+    world.lake.publish_tables()
+    found = table_of(world.form, world.root, "shop.orders").column("_op").to_pylist()
+    assert sorted(found) == ["c", "r", "x"]
+
+
+@pytest.mark.parametrize("pipeline", ["another", ""])
+def test_a_table_of_others_is_refused(world: LakeWorld, pipeline: str, tmp_path: Path) -> None:
+    begun(world, (1, "a"))
+    if pipeline:
+        world.lake.publish_tables()
+        moved = world.root.rename(tmp_path / "moved")
+        other = LakeWorld(root=world.root, form=world.form, pipeline=PipelineName(pipeline))
+        begun(other, (2, "b"))
+        for name in ("catalog.db", "shop.orders"):
+            if (moved / name).exists():
+                copied(moved / name, world.root / name)
+        world = other
+    else:
+        foreign(world, pa.table({"id": [7]}))
+    with pytest.raises(RefusedError, match="the lake was made by"):
+        world.under(1).publish_tables()
+
+
+def test_a_table_that_was_dropped_behind_our_back_is_an_error(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    world.lake.publish_tables()
+    change(world, 11)
+    if world.form == "iceberg":
+        catalog_of(world.root).drop_table(("shop", "orders"))
+    else:
+        copied(world.root / "shop.orders/_delta_log", world.root / "away", moves=True)
+    with pytest.raises(IntegrityError, match="it was dropped or set back"):
+        world.lake.publish_tables()
+
+
+def test_a_file_that_is_gone_is_an_error_and_nothing_is_committed(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    change(world, 11)
+    lost = min((world.root / "shop.orders").glob("stream-*"))
+    lost.unlink()
+    with pytest.raises((IntegrityError, SinkUnreachableError), match=lost.name):
+        world.lake.publish_tables()
+    assert published(world) == [(1, "a")]
+
+
+def test_a_table_that_always_moves_is_tried_so_often_and_then_told(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+
+    def moved() -> None:
+        raise TableMovedError("again")
+
+    with monkeypatch.context() as patched:
+        around_commit(patched, world.form, "before", moved)
+        with pytest.raises(SinkBusyError, match="in the lake 20 times"):
+            world.lake.publish_tables()
+    assert len(list((world.root / "shop.orders").glob("changes-*"))) == 0
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
+# --- what the tests do to a table -----------------------------------------------------------
+
+
+def again_by(world: LakeWorld, generation: int, *rows: Row) -> None:
+    """Begin a new plan as a new owner, as `reset` and `run` do."""
+    ledger = world.opened(world.under(generation).open_ledger())
+    ledger.take_over(generation)
+    ledger.start_plan("two")
+    splits, finished = world.splits(generation), []
+    for table, of_table in (("orders", rows), ("seats", ())):
+        split = world.split(of=table)
+        report = world.publish(splits, split, *of_table, high=100)
+        finished.append(FinishedSplit.of(split, report, backfilled=True))
+    ledger.store_stream(hand_off(finished))
+
+
+def around_commit(
+    patched: pytest.MonkeyPatch, form: str, step: str, call: Callable[[], None]
+) -> None:
+    """Have something happen before or after each commit to a table."""
+    for name in ("append", "exchange"):
+        commit = getattr(LOADED[form], name)
+
+        def committed(
+            self: Any, files: Sequence[Any], *rest: Any, _commit: Callable[..., None] = commit
+        ) -> None:
+            if step == "before":
+                call()
+            _commit(self, files, *rest)
+            if step == "after":
+                call()
+
+        patched.setattr(LOADED[form], name, committed)
+
+
+def died() -> None:
+    raise KeyboardInterrupt
+
+
+def versions(world: LakeWorld) -> int:
+    """How often the table was committed to."""
+    if world.form == "delta":
+        return DeltaTable(str(world.root / "shop.orders")).version()
+    return len(catalog_of(world.root).load_table(("shop", "orders")).metadata.metadata_log)
+
+
+def catalog_of(root: Path) -> SqlCatalog:
+    return SqlCatalog("lake", uri=f"sqlite:///{root}/catalog.db", warehouse=str(root))
+
+
+def append(world: LakeWorld, rows: pa.Table) -> None:
+    """Append rows as somebody else does."""
+    if world.form == "delta":
+        write_deltalake(str(world.root / "shop.orders"), rows, mode="append")
+    else:
+        catalog_of(world.root).load_table(("shop", "orders")).append(rows)
+
+
+def foreign(world: LakeWorld, rows: pa.Table) -> None:
+    """Make a table of that name without us."""
+    if world.form == "delta":
+        write_deltalake(str(world.root / "shop.orders"), rows)
+        return
+    catalog = catalog_of(world.root)
+    catalog.create_namespace(("shop",))
+    catalog.create_table(("shop", "orders"), schema=rows.schema).append(rows)
+
+
+def copied(one: Path, other: Path, *, moves: bool = False) -> None:
+    """Put a file or folder elsewhere, as it is."""
+    if moves:
+        one.rename(other)
+        return
+    if one.is_dir():
+        for each in one.rglob("*"):
+            if each.is_file():
+                copied(each, other / each.relative_to(one))
+        return
+    other.parent.mkdir(parents=True, exist_ok=True)
+    other.write_bytes(one.read_bytes())
