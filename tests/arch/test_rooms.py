@@ -58,6 +58,11 @@ for name in sys.argv[1:]:
     importlib.import_module(name)
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
+COMMITTERS = {
+    f"{PACKAGE}.systems.lake.tables.iceberg": "pyiceberg",
+    f"{PACKAGE}.systems.lake.tables.delta": "deltalake",
+}
+"""They have the libraries of their formats, which load what they like."""
 
 
 def loaded_by(*modules: str) -> set[str]:
@@ -98,8 +103,15 @@ def test_the_provider_info_loads_the_standard_library_only() -> None:
 def test_a_room_loads_no_library_it_may_not(room: str) -> None:
     apart = (*WORKING_MODULES, WITH_SECTIONS)
     modules = [name for name in modules_of(room) if not name.startswith(apart)]
-    modules = [name for name in modules if name not in SECTIONS]
+    modules = [name for name in modules if name not in (*SECTIONS, *COMMITTERS)]
     assert loaded_by(*modules) & FORBIDDEN[room] == set()
+
+
+def test_a_lakes_library_is_loaded_by_the_committer_of_its_format_alone() -> None:
+    others = [name for name in modules_of("systems") if name not in COMMITTERS]
+    assert loaded_by(*others) & {"pyiceberg", "deltalake"} == set()
+    for module, library in COMMITTERS.items():
+        assert library in loaded_by(module)
 
 
 def test_sections_of_the_pipeline_file_load_pydantic_and_no_other_library() -> None:

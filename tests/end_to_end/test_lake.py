@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import signal
 import time
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 from tests.end_to_end.changelog import CommandLine
 from tests.end_to_end.crashes import Writing, fill
 from tests.servers.accounts import source_account
+from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.world import rows_now
@@ -26,6 +29,31 @@ EXACT = {"items": ["id"], "pairs": ["a", "b"]}
 """Those whose snapshot has no row that a change behind it tells again."""
 SEED = random.randrange(1_000)
 KILLS = 4
+COLUMNS = {
+    "big": ("BIGINT UNSIGNED", "18446744073709551615", Decimal(18446744073709551615)),
+    "small": ("TINYINT UNSIGNED", "255", 255),
+    "many": ("INT UNSIGNED", "4294967295", 4294967295),
+    "money": ("DECIMAL(38,10)", "-1.0000000001", Decimal("-1.0000000001")),
+    "digits": ("DECIMAL(65,0)", "9" * 65, "9" * 65),
+    "half": ("FLOAT", "0.5", 0.5),
+    "day": ("DATE", "'9999-12-31'", date(9999, 12, 31)),
+    "at": (
+        "DATETIME(6)",
+        "'1000-01-01 00:00:00.000001'",
+        datetime.fromisoformat("1000-01-01 00:00:00.000001"),
+    ),
+    "moment": ("TIMESTAMP", "'2024-02-29 12:00:00'", datetime(2024, 2, 29, 12, tzinfo=UTC)),
+    "span": ("TIME(6)", "'-838:59:58.5'", -3020398500000),
+    "flag": ("BIT(1)", "b'1'", True),
+    "bits": ("BIT(12)", "b'100000000001'", b"\x01\x08"),
+    "name": ("VARCHAR(20)", "'é🙂'", "é🙂"),
+    "raw": ("VARBINARY(5)", "x'00ff'", b"\x00\xff"),
+    "kind": ("ENUM('a','b')", "'b'", "b"),
+    "doc": ("JSON", """'{"a": [1, null]}'""", '{"a": [1, null]}'),
+    "year": ("YEAR", "2024", 2024),
+    "place": ("POINT", "ST_GeomFromText('POINT(1 2)')", {"x": 1.0, "y": 2.0, "srid": None}),
+}
+"""A type, a value as SQL has it, and what a reader of the lake finds."""
 
 
 @pytest.mark.timeout(600)
@@ -80,3 +108,33 @@ def _text(value: Any) -> str | None:
 def _rows_of(source: ThrowawayServer, table: str, columns: tuple[str, ...]) -> list[Any]:
     texts = ", ".join(f"CAST({column} AS CHAR)" for column in columns)
     return sorted(source.execute(f"SELECT {texts} FROM crash.{table}"))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("form", ["iceberg", "delta"])
+def test_each_type_is_read_from_the_snapshot_and_from_the_log_as_it_was_written(
+    mysql_server: SqlServer, mysql_database: str, tmp_path: Path, form: str
+) -> None:
+    name = "All types" if form == "iceberg" else "All_types"
+    table = f"{mysql_database}.`{name}`"
+    defined = ", ".join(f"`{name}` {kind}" for name, (kind, _, _) in COLUMNS.items())
+    values = ", ".join(value for _, value, _ in COLUMNS.values())
+    nulls = ", ".join("NULL" for _ in COLUMNS)
+    mysql_server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, {defined})")
+    mysql_server.execute(f"INSERT INTO {table} VALUES (1, {values}), (2, {nulls})")
+    run = CommandLine(tmp_path, mysql_server.dsn(), table, sink=f"type: {form}")
+    run.file.write_text(run.file.read_text().replace("spark: {always: true, ", "spark: {"))
+    for key in (3, 5):
+        code, told = run("run", "--until", "caught-up")
+        assert code == 0, told
+        assert table_of(form, run.log, f"{mysql_database}.{name}").num_rows == key - 1
+        mysql_server.execute(f"INSERT INTO {table} VALUES ({key}, {values}), ({key + 1}, {nulls})")
+    assert run("run", "--until", "caught-up")[0] == 0
+    rows = table_of(form, run.log, f"{mysql_database}.{name}").to_pylist()
+    assert sorted(row["id"] for row in rows) == [1, 2, 3, 4, 5, 6]
+    for row in rows:
+        place = row["place"]
+        assert place is None or place.pop("wkb")[:5] == b"\x01\x01\x00\x00\x00"
+        found = {name: row[name] for name in COLUMNS}
+        is_null = row["id"] % 2 == 0
+        assert found == {name: None if is_null else each[2] for name, each in COLUMNS.items()}

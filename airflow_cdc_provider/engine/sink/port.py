@@ -326,6 +326,9 @@ class CommitsLater(Protocol):
         newer generation writes it; `RetryableError` if the store or the catalog does not answer.
         """
 
+    def has_unpublished(self) -> bool:
+        """Tell whether a table lacks something that the log holds for it; commits nothing."""
+
 
 @runtime_checkable
 class HoldsChanges(Protocol):

@@ -31,10 +31,11 @@ from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.sink.port import CommitsLater
 from airflow_cdc_provider.engine.stream.heartbeat import note_reach
 from airflow_cdc_provider.engine.stream.table_counts import count_tables
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of, source_of
 
 log = logging.getLogger(__name__)
 _MAY_STREAM = frozenset({Phase.HANDED_OFF, Phase.STREAMING, Phase.STOPPED, Phase.FAILED})
@@ -86,6 +87,9 @@ def _end_if_reached(run: Run, stream: StreamSplit, at: LogPosition) -> LogPositi
             return None
         captured = [progress.table for progress in stream.tables]
         news = source.require_same_log(at, held_by_stream(stream), captured)
+        sink = sink_of(run)
+        if isinstance(sink, CommitsLater) and sink.has_unpublished():
+            return None
     except CdcError as error:
         log.info("left to the stream job: pipeline=%s cause=%s", run.name, error.what)
         return None

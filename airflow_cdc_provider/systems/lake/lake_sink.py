@@ -127,7 +127,16 @@ class LakeSink:
 
     def publish_tables(self) -> None:
         """Bring the tables that the stream owns to the end of the log."""
-        Publisher(self._root, self.owner, self._open_tables).publish()
+        self._publisher.publish()
+
+    def has_unpublished(self) -> bool:
+        """Tell whether a table lacks something that the log holds; commits nothing."""
+        return self._publisher.is_behind()
+
+    @property
+    def _publisher(self) -> Publisher:
+        """Return what commits to the tables."""
+        return Publisher(self._root, self.owner, self._open_tables)
 
     def _open_tables(self, plan_id: str) -> LakeTables:
         """Open the folder's tables for the plan of that id; the format's library is loaded here."""

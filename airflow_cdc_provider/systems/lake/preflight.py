@@ -8,6 +8,7 @@ from pathlib import Path
 
 from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.preflight import folder_look
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS
 from airflow_cdc_provider.systems.lake.packages import PACKAGES, how_to_install, is_there
@@ -21,6 +22,11 @@ class LakeCode(FindingCode):
         "block",
         "the library that commits to tables of this format is not installed",
     )
+    TABLE_NAME = (
+        "lake.table_name",
+        "block",
+        "of Delta: its library cannot open the folder of a table with this name",
+    )
     COLUMN_NAME = (
         "lake.column_name",
         "block",
@@ -33,6 +39,8 @@ def lake_look(root: Path, form: str, plans: Sequence[TablePlan]) -> Iterator[Fin
     yield from folder_look(root, plans, is_exact=False)
     yield from _package(form)
     for plan in plans:
+        if form == "delta":
+            yield from _folder_name(root, plan)
         yield from _columns(plan)
 
 
@@ -47,6 +55,21 @@ def _package(form: str) -> Iterator[Finding]:
             f"{PACKAGES[form]}",
             "nothing could be committed",
             how_to_install(form),
+        )
+
+
+def _folder_name(root: Path, plan: TablePlan) -> Iterator[Finding]:
+    """Yield a finding if the folder's path has a `%`, which delta-rs takes for an escape."""
+    path = str(root / table_folder(plan.sink_table))
+    if "%" in path:
+        yield Finding(
+            LakeCode.TABLE_NAME,
+            Level.BLOCK,
+            str(plan.sink_table),
+            f"its folder would be {path}",
+            "a path without %: names of letters, digits, dots, hyphens and _",
+            "the library takes what follows a % for another character",
+            "route the table to such a name (sink.route), or use iceberg",
         )
 
 

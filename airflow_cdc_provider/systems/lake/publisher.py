@@ -74,6 +74,27 @@ class Publisher:
             raise self._unreachable(error) from error
         self._take_over(state, brought)
 
+    def is_behind(self) -> bool:
+        """Tell whether a table does not have all that the log holds for it."""
+        state = self._manifest.read()
+        if state.stream is None:
+            return False
+        sinks = {source: sink for sink, source in state.targets.items()}
+        tables = self._open_tables(state.plan_id)
+        return any(
+            self._lacks_some(tables, sinks[progress.table], state)
+            for progress in state.stream.tables
+        )
+
+    def _lacks_some(self, tables: LakeTables, table: TableId, state: LogState) -> bool:
+        """Tell whether a table does not have all that the log holds for it."""
+        folder, loaded = table_folder(table), tables.load(table)
+        stamp = None if loaded is None else loaded.stamp
+        if stamp is None or stamp.plan_id != state.plan_id:
+            has_rows = self._split_files(state, folder) or state.changes_in_all(folder)
+            return loaded is not None or bool(has_rows)
+        return stamp.files < state.changes_in_all(folder)
+
     def _take_over(self, state: LogState, brought: Mapping[str, int]) -> None:
         """Forget in the log the files of changes that the tables have by now, and delete them."""
         paths = [
@@ -81,6 +102,8 @@ class Publisher:
             for folder, count in brought.items()
             for file in state.changes.get(folder, [])[: count - state.taken.get(folder, 0)]
         ]
+
+        plan_id = state.plan_id
 
         def judge(latest: LogState) -> Record | None:
             self._manifest.require_owner(latest, self._owner.generation)
@@ -91,7 +114,6 @@ class Publisher:
             }
             return {"do": "taken", "files": left} if left else None
 
-        plan_id = state.plan_id
         self._manifest.commit(self._owner.generation, judge)
         for path in paths:
             with explained(self._root / path):
