@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.findings import FindingCode, Level, PipelineCode
 from airflow_cdc_provider.systems.file_log.preflight import LogCode
+from airflow_cdc_provider.systems.lake.preflight import LakeCode
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
 from tests.docs.pages import PAGES, first_cells, page, rows, section
 
-_FINDING_CODES: list[FindingCode] = [*PipelineCode, *Code, *OwnLogCode, *LogCode]
+_FINDING_CODES: list[FindingCode] = [*PipelineCode, *Code, *OwnLogCode, *LogCode, *LakeCode]
 _ERROR_CODE = re.compile(r"CDC(?:-[A-Z]+)?-\d{3}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,10 +63,30 @@ def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iter
         yield pa.concat_tables(held)
 
 
+def columns_of(path: Path) -> pa.Schema:
+    """Return the columns of a file of the log."""
+    with _there(path):
+        return pq.read_schema(path).remove_metadata()
+
+
 def _read(path: Path) -> pa.Table:
-    """Read a file whole."""
-    with pq.ParquetFile(path) as file:
+    """Read a file of the log whole."""
+    with _there(path), pq.ParquetFile(path) as file:
         return file.read()
+
+
+@contextmanager
+def _there(path: Path) -> Iterator[None]:
+    """Tell that a file is gone, which is a loss and no outage."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise IntegrityError(
+            "a file that the log names is gone",
+            where=str(path),
+            risk="its rows are in no table; nothing was committed without them",
+            remedy="put the file back from a copy, or `reset` the pipeline",
+        ) from None
 
 
 def _cast(table: pa.Table, columns: pa.Schema) -> pa.Table:

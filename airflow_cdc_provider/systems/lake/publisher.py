@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -33,7 +32,7 @@ from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState, Record
 from airflow_cdc_provider.systems.files.file_store import explained
-from airflow_cdc_provider.systems.lake.gathered import gathered
+from airflow_cdc_provider.systems.lake.gathered import columns_of, gathered
 from airflow_cdc_provider.systems.lake.table_columns import columns_with
 from airflow_cdc_provider.systems.lake.tables.table import (
     DataFile,
@@ -129,7 +128,7 @@ class Publisher:
                 return self._bring_once(tables, table, state)
             except TableMovedError as moved:
                 log.info("table moved, so it is looked at again: table=%s cause=%s", table, moved)
-            except FileNotFoundError:
+            except IntegrityError:
                 if not self._is_given(table, state):
                     raise
         raise SinkBusyError(
@@ -204,7 +203,7 @@ class Publisher:
         """Return the different columns that files have."""
         found: list[pa.Schema] = []
         for each in files:
-            columns = pq.read_schema(self._root / each.path).remove_metadata()
+            columns = columns_of(self._root / each.path)
             if not any(columns.equals(other) for other in found):
                 found.append(columns)
         return found
