@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_drift import TableDrift
-from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema
 from airflow_cdc_provider.core.table_shape import TableShape
 from airflow_cdc_provider.core.topology import Topology
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
@@ -180,6 +180,17 @@ class ChangeSink(Protocol):
 
 Copied = tuple[TableId, TableId]
 """A source table, and the sink table that its rows go to."""
+
+
+@runtime_checkable
+class KeepsValues(Protocol):
+    """A builder of tables whose rows stay as they were written, whatever their definition is."""
+
+    def rewritten(self, change_of: Mapping[str, tuple[ColumnType, ColumnType]]) -> str:
+        """Return why rows of before would be read wrongly now, empty if they would not.
+
+        `change_of` has the old and the new type of each changed column, by its name now.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.definitions import difference_between, redefined, way_back
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
+from airflow_cdc_provider.engine.sink.port import KeepsValues
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
 from airflow_cdc_provider.engine.stream.early_log import (
@@ -192,7 +193,7 @@ class SchemaChanges:
         if refused:
             error = _not_taken(table, refused)
             raise error if plan.shape.is_identity else error.with_remedy(way_back(plan))
-        found = found.onto(at_sink, is_shared=plan.shard is not None).read_again(why)
+        found = self._onto(plan, after, found, at_sink).read_again(why)
         keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
         return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
 
@@ -212,6 +213,22 @@ class SchemaChanges:
         """Return the columns that the sink's table has, in lower case."""
         with closing(self._job.sink().open_tables()) as tables:
             return tables.columns(plan)
+
+    def _onto(
+        self, plan: TablePlan, after: TablePlan, found: Difference, at_sink: Collection[str]
+    ) -> Difference:
+        """Return what is left of a difference for the sink, by what its rows are like."""
+        found = found.onto(at_sink, is_shared=plan.shard is not None)
+        called = {new: old for old, new in found.renamed}
+        olds = {column.name: column.type for column in plan.target.columns}
+        changed = {
+            name: (olds[old], after.target.column(name).type)
+            for name in found.modified
+            if (old := called.get(name, name)) in olds
+        }
+        with closing(self._job.sink().open_tables()) as tables:
+            why = tables.rewritten(changed) if isinstance(tables, KeepsValues) else ""
+        return found.read_again(why) if why else found
 
     # --- what the log and the catalogue say ---------------------------------------------------
 
@@ -385,9 +402,7 @@ class SchemaChanges:
         change = SchemaChange(
             before=plan,
             after=after,
-            difference=self._difference(plan, after, said).onto(
-                at_sink, is_shared=plan.shard is not None
-            ),
+            difference=self._onto(plan, after, self._difference(plan, after, said), at_sink),
             through=said.through,
             statement=said.found[0].sql[:300],
         )

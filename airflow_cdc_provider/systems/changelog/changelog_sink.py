@@ -96,7 +96,7 @@ class ChangelogSink:
 
     def open_tables(self) -> LogTables:
         """Open the table builder, which has nothing to build."""
-        return LogTables()
+        return LogTables(self._root, self.owner)
 
     def open_splits(self) -> LogSplitSink:
         """Open the sink that publishes splits into the change log."""

@@ -6,6 +6,7 @@ A sealed file never changes. It does not count before a manifest names it.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -83,8 +84,11 @@ class OpenFile:
         return SealedFile(self._path, self._rows, size)
 
     def discard(self) -> None:
-        """Close and delete the unfinished file."""
-        if self._parquet is not None:
-            self._parquet.close()
-        self._file.close()
-        self._hidden.unlink(missing_ok=True)
+        """Close and delete the unfinished file; a disk that is full hides no error by another."""
+        with suppress(OSError, pa.ArrowException):
+            if self._parquet is not None:
+                self._parquet.close()
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._hidden.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.ledger.records import (
+    ChangeBegun,
     ChangeEnded,
     ChangesCounted,
     Records,
@@ -109,6 +110,8 @@ class LogState:
     apart: TablesApart = NONE_APART
     """Tables that are not where the stream is."""
     joins: JoinState = field(default_factory=JoinState)
+    former: dict[TableId, set[str]] = field(default_factory=dict)
+    """Columns that a source table had before it was changed, in lower case: events have them."""
     basis: int = field(default=0, compare=False)
     """The last version that changed what is chosen by from a batch of changes."""
 
@@ -175,7 +178,7 @@ class LogState:
         self.counts, self.changes, self.changed = Counts(), {}, {}
         self.taken = {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
-        self.joins = JoinState()
+        self.joins, self.former = JoinState(), {}
 
     def as_ledger(self, place: Place, reports: Sequence[Report] | None) -> LedgerState:
         """Return what decisions are made from; `reports` are those that are needed."""
@@ -220,6 +223,9 @@ class LogState:
         for record in records:
             if isinstance(record, TablesOwned):
                 self.joins.keep(record.tables)
+            elif isinstance(record, ChangeBegun):
+                names = {each.name.lower() for each in record.change.before.target.copied_columns}
+                self.former.setdefault(record.change.table, set()).update(names)
             elif isinstance(record, ChangesCounted):
                 for table, count in record.tables.items():
                     self._count(table, count, record.position, at_us)
@@ -397,6 +403,7 @@ class LogState:
             "begun": [change_to_json(change) for change in self.begun],
             "apart": apart_to_json(self.apart),
             "joins": self.joins.to_json(),
+            "former": {str(table): sorted(names) for table, names in self.former.items()},
         }
         return {name: value for name, value in form.items() if value}
 
@@ -427,6 +434,9 @@ class LogState:
             begun=tuple(map(change_from_json, form.get("begun", ()))),
             apart=apart_from_json(form.get("apart", ())),
             joins=JoinState.from_json(form.get("joins", {})),
+            former={
+                TableId.parse(name): set(names) for name, names in form.get("former", {}).items()
+            },
             basis=form["version"],
         )
 

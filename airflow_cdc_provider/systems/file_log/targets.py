@@ -6,7 +6,8 @@ table: others' files, and those of a log that was dropped, are refused until the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
@@ -16,12 +17,16 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.table_drift import TableDrift
+from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
 from airflow_cdc_provider.engine.sink.port import Copied, Owner, TargetConflict
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.ledger import not_exact
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState, Record, targets_to
 from airflow_cdc_provider.systems.files.file_store import explained
+
+_ALIKE = frozenset({TypeKind.INTEGER, TypeKind.TEXT, TypeKind.DECIMAL, TypeKind.ENUM, TypeKind.SET})
+"""Kinds whose values are written alike, however long or wide the type is."""
 
 
 class LogTargets:
@@ -136,7 +141,8 @@ class LogTargets:
 class LogTables:
     """The table builder of a log of files, which needs none: a folder comes with its first file."""
 
-    def __init__(self, *, is_exact: bool = True) -> None:
+    def __init__(self, root: Path, owner: Owner, *, is_exact: bool = True) -> None:
+        self._manifest = Manifest(root, str(owner.pipeline))
         self._is_exact = is_exact
 
     def close(self) -> None:
@@ -167,8 +173,14 @@ class LogTables:
         return ()
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
-        """Return the names of the planned columns, in lower case."""
-        return frozenset(column.name.lower() for column in plan.target.copied_columns)
+        """Return the names of the planned columns, and of those that rows of before have."""
+        planned = {column.name.lower() for column in plan.target.copied_columns}
+        return frozenset(planned | self._manifest.read().former.get(plan.schema.table, set()))
+
+    def rewritten(self, change_of: Mapping[str, tuple[ColumnType, ColumnType]]) -> str:
+        """Return which columns' values of before are not what the new type has, and why."""
+        names = [name for name, (old, new) in change_of.items() if not _reads_alike(old, new)]
+        return f"events of before have {', '.join(names)} as its old type" if names else ""
 
     def change(self, change: SchemaChange) -> None:
         """Alter nothing: files of before stay as they are, and those behind it have new columns.
@@ -187,6 +199,15 @@ class LogTables:
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - the port's
         """Return no remarks: a change log has no keys to add."""
         return ()
+
+
+def _reads_alike(old: ColumnType, new: ColumnType) -> bool:
+    """Tell whether a value that was written of the old type is what the new one has of it."""
+    if old.kind is not new.kind or old.fraction != new.fraction or old.scale != new.scale:
+        return False
+    if old.kind is TypeKind.BINARY:
+        return "binary" not in {old.name, new.name}  # it is padded to its length
+    return old.kind in _ALIKE or replace(old, collation=None) == replace(new, collation=None)
 
 
 def _taken(plan: TablePlan, state: LogState) -> TargetConflict:

@@ -95,7 +95,7 @@ class LakeSink:
 
     def open_tables(self) -> LogTables:
         """Open the table builder, which has nothing to build: a table comes with its rows."""
-        return LogTables(is_exact=False)
+        return LogTables(self._root, self.owner, is_exact=False)
 
     def open_splits(self) -> LogSplitSink:
         """Open the sink that publishes splits."""
