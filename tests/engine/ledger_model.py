@@ -104,6 +104,13 @@ class Model:
             ]
         )
 
+    def outdated(self) -> bool:
+        """Tell whether a half of the hand-off was read elsewhere since; attempts do not count."""
+        return any(
+            (self.reports[half].low, self.reports[half].high) != (made.low, made.high)
+            for half, made in self.made_from.items()
+        )
+
     def handed_off(self, stream: StreamSplit) -> None:
         """Take the rows that were read as those that the stream goes on from."""
         self.owned = {progress.table for progress in stream.tables}

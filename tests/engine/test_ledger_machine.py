@@ -191,7 +191,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert stream is not None
         refusal = None
         if not self.slots:
-            if any(model.reports[half] != each for half, each in model.made_from.items()):
+            if model.outdated():
                 refusal = StateMovedError
         elif self.stream != stream:
             behind = (

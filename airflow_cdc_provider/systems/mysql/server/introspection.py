@@ -64,6 +64,8 @@ _WITH_FRACTION = {"time", "datetime", "timestamp"}
 _WITH_MEMBERS = {"enum", "set"}
 _NO_SUCH_TABLE = 1146
 _AWAY_S = 2.0
+_LOOKS = 5
+"""How often a table may be missing that the catalogue has right afterwards."""
 
 
 def read_schema(
@@ -189,19 +191,20 @@ def create_statements(
 
 def _statement_if_there(connection: ServerConnection, table: TableId, role: Role) -> str | None:
     """Return a table's definition as text; None if it was dropped since the catalogue was read."""
-    try:
-        return create_statement(connection, table, role=role)
-    except RefusedError as refused:
-        if refused.server_error != _NO_SUCH_TABLE:
-            raise
+    for _ in range(_LOOKS):
+        try:
+            return create_statement(connection, table, role=role)
+        except RefusedError as refused:
+            if refused.server_error != _NO_SUCH_TABLE:
+                raise
         if not table_facts(connection, {table}, role=role):
             return None
-        raise SchemaMovedError(
-            f"{table} is dropped and made again all the time",
-            where=f"catalogue of {connection.host}:{connection.port}",
-            risk="none: nothing was read of it",
-            remedy="try again when it stays",
-        ) from None
+    raise SchemaMovedError(
+        f"{table} is dropped and made again all the time",
+        where=f"catalogue of {connection.host}:{connection.port}",
+        risk="none: nothing was read of it",
+        remedy="try again when it stays",
+    )
 
 
 def create_statement(
