@@ -409,11 +409,11 @@ class FollowsDefinitions(Protocol):
         new: TableSchema,
         statements: Sequence[StatementEffect],
         *,
-        is_shared: bool = False,
+        keeps_columns: bool = False,
     ) -> Difference:
         """Return how two definitions differ, given the statements of the log between them.
 
-        `is_shared`: the sink's table has the rows of other tables, too.
+        `keeps_columns`: rows that are at the sink stay in the columns they were written to.
         """
 
     def after_first(

@@ -41,11 +41,16 @@ def difference_between(
     after: TablePlan,
     definitions: FollowsDefinitions,
     statements: Sequence[StatementEffect] = (),
+    *,
+    keeps_columns: bool = False,
 ) -> Difference:
-    """Return how the sink's definitions of a table differ, given the log's statements between."""
+    """Return how the sink's definitions of a table differ, given the log's statements between.
+
+    `keeps_columns`: rows that are at the sink stay in the columns they were written to.
+    """
     was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
-    is_shared = after.shard is not None
-    found = definitions.difference(was, now, statements, is_shared=is_shared)
+    keeps_columns = keeps_columns or after.shard is not None
+    found = definitions.difference(was, now, statements, keeps_columns=keeps_columns)
     return difference_at_sink(found, before, after, statements)
 
 
@@ -55,7 +60,7 @@ def require_answered(before: TablePlan, after: TablePlan, definitions: FollowsDe
     `TableChangedError` says which columns may be others than those the pipeline names.
     """
     was, now = (plan.shape.as_read(plan.schema) for plan in (before, after))
-    found = definitions.difference(was, now, (), is_shared=after.shard is not None)
+    found = definitions.difference(was, now, (), keeps_columns=after.shard is not None)
     if why := unanswered_by_shape(found, before, after, ()):
         raise _unfit(after, why)
 

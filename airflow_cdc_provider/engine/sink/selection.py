@@ -329,9 +329,12 @@ class Selection:
     def _of_joined_ranges(self, changes: TableChanges) -> TableChanges:
         """Return the changes of an unread table that do not come with its rows."""
         plan = self.captured.plans.get(changes.table)
-        if self.joined is None or plan is None or not comparable(plan.schema.key_kinds):
+        if self.joined is None or plan is None:
             return changes
-        return within(changes, self.joined.get(changes.table, ()), plan.schema.primary_key)
+        ranges = self.joined.get(changes.table, ())
+        if ranges and not comparable(plan.schema.key_kinds):
+            return changes  # rows that come later take their places
+        return within(changes, ranges, plan.schema.primary_key)
 
     def _is_keyless(self, table: TableId) -> bool:
         """Tell whether a table has no key in the plan: its changes need the rows that they name."""

@@ -16,7 +16,7 @@ process that is killed anywhere leaves a change that the next owner brings to it
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
@@ -188,7 +188,7 @@ class SchemaChanges:
         after = redefined(
             plan, self._copied_anew(plan.schema, now[table], at_sink), self._job.sink()
         )
-        found = difference_between(plan, after, self._definitions)
+        found = self._difference_between(plan, after)
         refused = found.refused or self._unshared(after) or self._refused(after)
         if refused:
             error = _not_taken(table, refused)
@@ -204,6 +204,15 @@ class SchemaChanges:
         if self._job.spec.schema_changes.add_column is not Policy.IGNORE:
             return now
         return with_left_out(before, now, None, ignores=True, at_sink=at_sink)
+
+    def _difference_between(
+        self, before: TablePlan, after: TablePlan, effects: Sequence[StatementEffect] = ()
+    ) -> Difference:
+        """Return how the sink's definitions of a table differ."""
+        keeps_columns = self._job.sink().abilities.keeps_columns
+        return difference_between(
+            before, after, self._definitions, effects, keeps_columns=keeps_columns
+        )
 
     @property
     def _definitions(self) -> FollowsDefinitions:
@@ -353,7 +362,7 @@ class SchemaChanges:
         except TableChangedError as error:
             raise _stopped(stopped_by, error.what, table) from None
         effects = [statement.effect for statement in said.found]
-        found = difference_between(plan, after, self._definitions, effects)
+        found = self._difference_between(plan, after, effects)
         why = never_passed(found, truncates=said.truncates, rows_between=said.has_rows_between)
         if why := why or ("" if is_in_step(stream, table) else _OUT_OF_STEP):
             raise _stopped(stopped_by, why, table).with_remedy(COPY_ANEW)
@@ -427,7 +436,7 @@ class SchemaChanges:
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
         """Return how two definitions differ, by the definitions and the log's statements."""
         effects = [statement.effect for statement in said.found]
-        found = difference_between(before, after, self._definitions, effects)
+        found = self._difference_between(before, after, effects)
         if said.has_harmless and found.added:
             found = found.read_again("it was altered once more, and a default may be another")
         if said.has_rows_between:

@@ -52,8 +52,9 @@ from airflow_cdc_provider.systems.file_log.files import OpenFile, SealedFile
 from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, stream_file, table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.markers import markers, open_at_end, tally
+from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles, RowForm, TruncatedBy
-from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.transactions import Transactions
 from airflow_cdc_provider.systems.file_log.turns import turn_at
 

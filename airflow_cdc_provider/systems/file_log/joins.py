@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,9 +37,10 @@ from airflow_cdc_provider.engine.sink.port import WHOLE_TABLE, JoinedRows, Joine
 from airflow_cdc_provider.systems.file_log.files import OpenFile, SealedFile
 from airflow_cdc_provider.systems.file_log.layout import joined_file, table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.row_form import JoinedRowForm, LogFiles
 from airflow_cdc_provider.systems.file_log.splits import chunks
-from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.turns import turn_at
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class _Written:
     position: LogPosition
     basis: int
     begins: bool
+    voids: bool
     events: int
     """The log's events behind them."""
 
@@ -196,6 +198,7 @@ class LogJoinSink:
             "rows": written.rows,
             "position": position_to_json(written.position),
             "begins": written.begins,
+            **({"voids": True} if written.voids else {}),
             "folder": table_folder(plan.sink_table),
             "files": [asdict(each) for each in written.files],
             **({"events": written.events} if self._files.counts_events else {}),
@@ -275,10 +278,10 @@ class LogJoinSink:
         plan = self._plans[split.table]
         folder = table_folder(plan.sink_table)
         is_first = not state.joins.is_begun(joining.request, split.table)
-        voids = is_first and next(state.files(folder), None) is not None
+        voids = is_first and state.holds(folder)
         wanted, first = rows.rows + voids, state.counts.events
         written = _Written(
-            (), rows.rows, position, state.basis, begins=is_first, events=first + wanted
+            (), rows.rows, position, state.basis, is_first, voids, events=first + wanted
         )
         if not wanted:
             return written
@@ -304,7 +307,7 @@ class LogJoinSink:
                 risk="none: the file does not count",
                 remedy="read the split again; if it stays, report this",
             )
-        return _Written((sealed,), rows.rows, position, state.basis, is_first, first + wanted)
+        return replace(written, files=(sealed,))
 
 
 def _numbered(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import secrets
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -37,6 +37,11 @@ def table_folder(table: TableId) -> str:
             remedy="route the table to a shorter name",
         )
     return name
+
+
+def table_of_folder(folder: str) -> TableId:
+    """Return the table whose folder has that name."""
+    return TableId.parse(unquote(folder))
 
 
 def split_file(number: int, generation: int, ending: str) -> str:

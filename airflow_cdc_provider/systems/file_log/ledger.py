@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from pathlib import Path
 
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
@@ -34,7 +35,8 @@ from airflow_cdc_provider.engine.ledger.store import Ask, Hold
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
-from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.published import Record
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.stored_records import record_to_json
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ class LogLedgerStore:
         *,
         types: str = "",
         is_exact: bool = True,
-        swept: str = "*",
+        swept: Collection[str] = ("*",),
     ) -> None:
         self._types, self._is_exact, self._swept = types, is_exact, swept
         self._manifest = Manifest(root, str(owner.pipeline))
@@ -159,14 +161,14 @@ def not_exact(table: str) -> RefusedError:
     )
 
 
-def _sweep(root: Path, state: LogState, pattern: str) -> None:
+def _sweep(root: Path, state: LogState, patterns: Collection[str]) -> None:
     """Delete files of older generations that no manifest names, in folders of claimed tables."""
     generation = state.generation
     named = {root / file.path for folder in state.folders for file in state.files(folder)}
     owned = [table_folder(table) for table in state.targets]
     swept = 0
     for folder in [*owned, TRANSACTION] if owned else []:
-        for file in (root / folder).glob(pattern):
+        for file in chain.from_iterable(map((root / folder).glob, patterns)):
             written = generation_of(file)
             if written is not None and written < generation and file not in named:
                 file.unlink(missing_ok=True)

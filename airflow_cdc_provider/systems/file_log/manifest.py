@@ -27,7 +27,8 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.engine.ledger.decisions import fenced
 from airflow_cdc_provider.engine.ledger.state import Place
 from airflow_cdc_provider.systems.file_log.layout import CHECKPOINTS, MANIFEST
-from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.published import Record
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.opening import open_files
 
 CHECKPOINT_EVERY = 200

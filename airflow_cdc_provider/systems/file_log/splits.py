@@ -22,13 +22,13 @@ from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.files import OpenFile, SealedFile
 from airflow_cdc_provider.systems.file_log.layout import split_file, table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
-from airflow_cdc_provider.systems.file_log.row_form import LogFiles
-from airflow_cdc_provider.systems.file_log.state import (
-    LogState,
+from airflow_cdc_provider.systems.file_log.published import (
     PublishedSplit,
     Record,
     published_to,
 )
+from airflow_cdc_provider.systems.file_log.row_form import LogFiles
+from airflow_cdc_provider.systems.file_log.state import LogState
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,19 +6,14 @@ written down, so that not all of them are read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
-from typing import Any
 
 from airflow_cdc_provider.core.codec import (
     apart_from_json,
     apart_to_json,
     position_from_json,
     position_to_json,
-    report_from_json,
-    report_to_json,
-    split_from_json,
-    split_to_json,
     stream_from_text,
     stream_to_text,
 )
@@ -30,7 +25,6 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.schema_codec import change_from_json, change_to_json
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_counts import TableChangeCount
@@ -47,39 +41,20 @@ from airflow_cdc_provider.engine.ledger.records import (
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Place, Slot
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.join_state import JoinState
+from airflow_cdc_provider.systems.file_log.published import (
+    Counts,
+    PublishedSplit,
+    Record,
+    counted,
+    published_from,
+    published_to,
+    targets_from,
+    targets_to,
+)
 from airflow_cdc_provider.systems.file_log.stored_records import record_from_json
 
-Record = dict[str, Any]
-"""One manifest, as JSON has it."""
 NATIVE = "native"
 """The types of a log whose values in Parquet have types of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedSplit:
-    """A split whose rows are in the change log, with its report and files."""
-
-    split: SnapshotSplit
-    report: SplitReport
-    folder: str
-    files: tuple[SealedFile, ...]
-
-
-@dataclass(slots=True)
-class Counts:
-    """The numbers of batches, changes and transactions that the stream has committed."""
-
-    batches: int = 0
-    changes: int = 0
-    events: int = 0
-    """Of changes and TRUNCATEs, a change of a key is two; 0 for a log that does not count them."""
-    transactions: int = 0
-    source_committed_us: int = 0
-    committed_us: int = 0
-
-    def to_json(self) -> Record:
-        """Return the numbers as JSON; what is not counted is left out."""
-        return {name: count for name, count in asdict(self).items() if count or name != "events"}
 
 
 @dataclass(slots=True)
@@ -101,6 +76,10 @@ class LogState:
     """How much of each source table was changed."""
     changes: dict[str, list[SealedFile]] = field(default_factory=dict)
     """Files of changes in log order, by folder; without those that a table has taken over."""
+    kept: dict[str, list[SealedFile]] = field(default_factory=dict)
+    """Files of splits that do not count any more, before all changes: the stream followed them."""
+    begins_at: dict[str, int] = field(default_factory=dict)
+    """By folder, which of its files of changes, counted in the whole plan, voids all before it."""
     taken: dict[str, int] = field(default_factory=dict)
     """How many files of changes a table has taken over, by folder: they are gone from the log."""
     stopped: tuple[StoppedTable, ...] = ()
@@ -131,11 +110,11 @@ class LogState:
             case "take over":
                 pass
             case "claim":
-                self.targets = _targets_from(record["targets"])
+                self.targets = targets_from(record["targets"])
             case "start plan":
                 self._start_plan(record["plan"], record.get("types", ""))
             case "publish":
-                published = _published_from(record)
+                published = published_from(record)
                 self.splits[published.split.split_id] = published
             case "hand off":
                 self._hand_off(stream_from_text(record["stream"]), record["at_us"])
@@ -176,7 +155,7 @@ class LogState:
         self.plan_id, self.types = plan_id, types
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
-        self.taken = {}
+        self.kept, self.taken, self.begins_at = {}, {}, {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
         self.joins, self.former = JoinState(), {}
 
@@ -238,9 +217,11 @@ class LogState:
 
     def _join(self, record: Record) -> None:
         """Add the rows of a split that has joined the stream."""
-        joined = self.joins.join(record)
+        joined, folder = self.joins.join(record), record["folder"]
+        if record.get("voids"):
+            self.begins_at[folder] = self.changes_in_all(folder)
         files = [SealedFile(**each) for each in record["files"]]
-        self.changes.setdefault(record["folder"], []).extend(files)
+        self.changes.setdefault(folder, []).extend(files)
         self.counts.events = record.get("events", self.counts.events)
         self._count(joined.split.table, max(joined.rows, 1), joined.position, record["at_us"])
 
@@ -248,12 +229,9 @@ class LogState:
         """Forget all other splits; files of tables that the stream has followed stay in the log."""
         gone = [each for split_id, each in self.splits.items() if split_id not in kept]
         self.splits = {name: each for name, each in self.splits.items() if name in kept}
-        files: dict[str, list[SealedFile]] = {}
         for each in sorted(gone, key=lambda each: each.split.number):
             if before.owns(each.split.table):
-                files.setdefault(each.folder, []).extend(each.files)
-        for folder, first in files.items():
-            self.changes[folder] = [*first, *self.changes.get(folder, ())]
+                self.kept.setdefault(each.folder, []).extend(each.files)
 
     def _count(
         self,
@@ -338,18 +316,27 @@ class LogState:
             rows, changed_us = RowCounts(*rows_of.get(name, ())), record["source_committed_us"]
             self._count(TableId.parse(name), count, position, changed_us, rows)
 
-    def files(self, folder: str) -> Iterator[SealedFile]:
-        """Yield a folder's files in the order to read them."""
+    def read_files(self, folder: str) -> Iterator[SealedFile]:
+        """Yield the files of a folder's rows as a snapshot read them."""
+        yield from self.kept.get(folder, ())
         splits = (each for each in self.splits.values() if each.folder == folder)
         for published in sorted(splits, key=lambda each: each.split.number):
             yield from published.files
+
+    def files(self, folder: str) -> Iterator[SealedFile]:
+        """Yield a folder's files in the order to read them."""
+        yield from self.read_files(folder)
         yield from self.changes.get(folder, ())
+
+    def holds(self, folder: str) -> bool:
+        """Tell whether the log has, or had, anything of a table."""
+        return bool(self.changes_in_all(folder)) or next(self.read_files(folder), None) is not None
 
     def require_form(self, form: str, where: str) -> None:
         """Refuse another file format than the change log has already."""
         published = (file for each in self.splits.values() for file in each.files)
-        changed = (file for files in self.changes.values() for file in files)
-        file = next(published, None) or next(changed, None)
+        others = (*self.kept.values(), *self.changes.values())
+        file = next(published, None) or next((file for files in others for file in files), None)
         if file is not None and not file.path.endswith(f".{form}"):
             raise RefusedError(
                 f"the change log has files such as {file.path}, and is now to be {form}",
@@ -362,7 +349,7 @@ class LogState:
     def folders(self) -> tuple[str, ...]:
         """Return the folders that have files in the change log."""
         names = {each.folder for each in self.splits.values() if each.files}
-        return tuple(sorted(names | set(self.changes)))
+        return tuple(sorted(names | {*self.kept, *self.changes, *self.taken}))
 
     def to_json(self) -> Record:
         """Return the state as JSON, for a checkpoint."""
@@ -386,10 +373,7 @@ class LogState:
                 ]
                 for table, each in self.changed.items()
             ],
-            "changes": {
-                folder: [asdict(each) for each in files] for folder, files in self.changes.items()
-            },
-            **({"taken": self.taken} if self.taken else {}),
+            "changes": _files_to(self.changes),
             **self._apart_to_json(),
         }
 
@@ -399,6 +383,9 @@ class LogState:
             [stream_to_text(each.stream), each.error.text, each.since_us] for each in self.stopped
         ]
         form = {
+            "kept": _files_to(self.kept),
+            "taken": self.taken,
+            "begins_at": self.begins_at,
             "stopped": stopped,
             "begun": [change_to_json(change) for change in self.begun],
             "apart": apart_to_json(self.apart),
@@ -410,23 +397,22 @@ class LogState:
     @classmethod
     def from_json(cls, form: Record) -> LogState:
         """Read a state from the JSON of a checkpoint."""
-        published = [_published_from(each) for each in form["splits"]]
+        published = [published_from(each) for each in form["splits"]]
         return cls(
             version=form["version"],
             pipeline=form["pipeline"],
             generation=form["generation"],
             plan_id=form["plan"],
             types=form.get("types", ""),
-            targets=_targets_from(form["targets"]),
+            targets=targets_from(form["targets"]),
             splits={each.split.split_id: each for each in published},
             stream=None if form["stream"] is None else stream_from_text(form["stream"]),
             counts=Counts(**form["counts"]),
-            changed=dict(_counted(*each) for each in form.get("changed", ())),
-            changes={
-                folder: [SealedFile(**each) for each in files]
-                for folder, files in form["changes"].items()
-            },
+            changed=dict(counted(*each) for each in form.get("changed", ())),
+            changes=_files_from(form["changes"]),
+            kept=_files_from(form.get("kept", {})),
             taken=dict(form.get("taken", {})),
+            begins_at=dict(form.get("begins_at", {})),
             stopped=tuple(
                 StoppedTable(stream_from_text(stream), StoredError(error), since_us)
                 for stream, error, since_us in form.get("stopped", ())
@@ -460,43 +446,11 @@ def _tables_of(streams: Iterable[StreamSplit]) -> set[TableId]:
     return {progress.table for stream in streams for progress in stream.tables}
 
 
-def published_to(published: PublishedSplit) -> Record:
-    """Return a published split as JSON."""
-    return {
-        "split": split_to_json(published.split),
-        "report": report_to_json(published.report),
-        "folder": published.folder,
-        "files": [asdict(each) for each in published.files],
-    }
+def _files_to(files: Mapping[str, Sequence[SealedFile]]) -> Record:
+    """Return files by folder as JSON."""
+    return {folder: [asdict(each) for each in some] for folder, some in files.items()}
 
 
-def _published_from(form: Record) -> PublishedSplit:
-    """Read a published split from JSON."""
-    return PublishedSplit(
-        split_from_json(form["split"]),
-        report_from_json(form["report"]),
-        form["folder"],
-        tuple(SealedFile(**each) for each in form["files"]),
-    )
-
-
-def _counted(
-    table: str,
-    changes: int,
-    position: Record,
-    rows: Sequence[int] = (),
-    changed_us: int = 0,
-) -> tuple[TableId, TableChangeCount]:
-    """Read a table's counts of changes; older releases stored no rows and no time."""
-    place = position_from_json(position)
-    return TableId.parse(table), TableChangeCount(changes, place, RowCounts(*rows), changed_us)
-
-
-def targets_to(targets: dict[TableId, TableId]) -> dict[str, str]:
-    """Return as JSON which sink table is copied from which source table."""
-    return {str(sink): str(source) for sink, source in targets.items()}
-
-
-def _targets_from(form: dict[str, str]) -> dict[TableId, TableId]:
-    """Read from JSON which sink table is copied from which source table."""
-    return {TableId.parse(sink): TableId.parse(source) for sink, source in form.items()}
+def _files_from(form: Record) -> dict[str, list[SealedFile]]:
+    """Read files by folder from JSON."""
+    return {folder: [SealedFile(**each) for each in some] for folder, some in form.items()}

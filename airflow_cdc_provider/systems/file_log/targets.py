@@ -22,7 +22,8 @@ from airflow_cdc_provider.engine.sink.port import Copied, Owner, TargetConflict
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.ledger import not_exact
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
-from airflow_cdc_provider.systems.file_log.state import LogState, Record, targets_to
+from airflow_cdc_provider.systems.file_log.published import Record, targets_to
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import explained
 
 _ALIKE = frozenset({TypeKind.INTEGER, TypeKind.TEXT, TypeKind.DECIMAL, TypeKind.ENUM, TypeKind.SET})

@@ -10,5 +10,8 @@ ABILITIES = SinkAbilities(
     needs_exact_filter=False,
     takes_native_chunks=False,
     verifiable=False,
-    joins=False,
+    joins=True,
+    changes_tables=True,
+    isolates_tables=True,
+    keeps_columns=True,
 )

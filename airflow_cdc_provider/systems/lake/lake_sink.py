@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.endpoint import Folder
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
-from airflow_cdc_provider.engine.sink.port import JoinSink, Owner, SinkAbilities
+from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.systems.file_log.added_types import ADDED_TYPES
 from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
 from airflow_cdc_provider.systems.file_log.files import Format
+from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
 from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
 from airflow_cdc_provider.systems.file_log.state import NATIVE
-from airflow_cdc_provider.systems.file_log.targets import LogTables, LogTargets
+from airflow_cdc_provider.systems.file_log.targets import LogTargets
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES
 from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
 from airflow_cdc_provider.systems.lake.packages import require_package
@@ -35,9 +36,15 @@ from airflow_cdc_provider.systems.lake.preflight import lake_look
 from airflow_cdc_provider.systems.lake.publisher import Publisher
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 from airflow_cdc_provider.systems.lake.tables.table import LakeTables
+from airflow_cdc_provider.systems.lake.target_tables import LakeTargetTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_WIDENING = frozenset({"iceberg"})
+"""Formats in which a column's type can become one that holds more values."""
+_SWEPT = ("stream-*", "joined-*")
+"""Files that no table has as they are; one may still have those of an older plan's splits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,31 +91,24 @@ class LakeSink:
     def open_ledger(self) -> Ledger:
         """Open the ledger, which is in the manifests beside the tables."""
         # a table may still have the files of an older plan's splits
-        store = LogLedgerStore(
-            self._root, self.owner, types=NATIVE, is_exact=False, swept="stream-*"
-        )
+        store = LogLedgerStore(self._root, self.owner, types=NATIVE, is_exact=False, swept=_SWEPT)
         return Ledger(store, self.owner.generation)
 
     def open_targets(self) -> LogTargets:
         """Open the claims of the pipeline on the folder's tables."""
         return LogTargets(self._root, self.owner)
 
-    def open_tables(self) -> LogTables:
+    def open_tables(self) -> LakeTargetTables:
         """Open the table builder, which has nothing to build: a table comes with its rows."""
-        return LogTables(self._root, self.owner, is_exact=False)
+        return LakeTargetTables(self._root, self.owner, widens=self._widens)
 
     def open_splits(self) -> LogSplitSink:
         """Open the sink that publishes splits."""
         return LogSplitSink(self._files, self.owner, self.plans)
 
-    def open_joins(self, *, reader: int = 0) -> JoinSink:  # noqa: ARG002 - of the port
-        """Refuse: rows cannot be read again in this release."""
-        raise RefusedError(
-            "rows of a table in a lake cannot be read again in this release",
-            where=str(self.folder),
-            risk=NOTHING_STARTED,
-            remedy="copy the table into another folder by a pipeline of its own",
-        )
+    def open_joins(self, *, reader: int = 0) -> LogJoinSink:  # noqa: ARG002 - of the port
+        """Open the sink that takes rows of new tables, and of those that begin again."""
+        return LogJoinSink(self._files, self.owner, self.plans)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
         """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
@@ -136,7 +136,12 @@ class LakeSink:
     @property
     def _publisher(self) -> Publisher:
         """Return what commits to the tables."""
-        return Publisher(self._root, self.owner, self._open_tables)
+        return Publisher(self._root, self.owner, self._open_tables, widens=self._widens)
+
+    @property
+    def _widens(self) -> bool:
+        """Tell whether a column's type can become one that holds more values."""
+        return self.folder.form in _WIDENING
 
     def _open_tables(self, plan_id: str) -> LakeTables:
         """Open the folder's tables for the plan of that id; the format's library is loaded here."""
@@ -146,16 +151,12 @@ class LakeSink:
         return found
 
     def open_stopped(
-        self, table: TableId, _columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
+        self, table: TableId, columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
     ) -> LogChangeSink:
-        """Refuse: a lake's tables cannot be stopped singly."""
-        del is_ahead
-        raise RefusedError(
-            f"a lake's tables flow together, and {table} would be brought further alone",
-            where=str(self.folder),
-            risk=NOTHING_STARTED,
-            remedy="`reset` the pipeline",
-        )
+        """Open the sink that appends the changes of one isolated table."""
+        del is_ahead  # files have no definition that could be ahead
+        captured = CapturedTables(self.plans, columns)
+        return LogChangeSink(self._files, self.owner, captured, alone=table)
 
     @property
     def _root(self) -> Path:

@@ -12,7 +12,7 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,13 +27,13 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.engine.ledger.decisions import fenced
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.file_log.files import SealedFile
-from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, table_folder, table_of_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
-from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.published import Record
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import explained
-from airflow_cdc_provider.systems.lake.gathered import columns_of, gathered
-from airflow_cdc_provider.systems.lake.table_columns import columns_with
+from airflow_cdc_provider.systems.lake.behind import behind
+from airflow_cdc_provider.systems.lake.gathered import gathered
 from airflow_cdc_provider.systems.lake.tables.table import (
     DataFile,
     LakeTables,
@@ -52,8 +52,10 @@ OpenTables = Callable[[str], LakeTables]
 class Publisher:
     """Brings the tables of one pipeline's lake to the end of its log."""
 
-    def __init__(self, root: Path, owner: Owner, open_tables: OpenTables) -> None:
+    def __init__(self, root: Path, owner: Owner, open_tables: OpenTables, *, widens: bool) -> None:
+        """`widens`: a column's type can become one that holds more values."""
         self._root, self._owner, self._open_tables = root, owner, open_tables
+        self._widens = widens
         self._manifest = Manifest(root, str(owner.pipeline))
 
     def publish(self) -> None:
@@ -62,11 +64,11 @@ class Publisher:
         self._manifest.require_owner(state, self._owner.generation)
         if state.stream is None:
             return
-        sinks = {source: sink for sink, source in state.targets.items()}
         try:
             tables = self._open_tables(state.plan_id)
-            sinks_of = [sinks[progress.table] for progress in state.stream.tables]
-            brought = {table_folder(each): self._bring(tables, each, state) for each in sinks_of}
+            brought = {
+                table_folder(each): self._bring(tables, each, state) for each in _followed(state)
+            }
         except CdcError:
             raise
         except Exception as error:  # the libraries have errors of many kinds, and the log has all
@@ -78,20 +80,15 @@ class Publisher:
         state = self._manifest.read()
         if state.stream is None:
             return False
-        sinks = {source: sink for sink, source in state.targets.items()}
         tables = self._open_tables(state.plan_id)
-        return any(
-            self._lacks_some(tables, sinks[progress.table], state)
-            for progress in state.stream.tables
-        )
+        return any(self._lacks_some(tables, each, state) for each in _followed(state))
 
     def _lacks_some(self, tables: LakeTables, table: TableId, state: LogState) -> bool:
         """Tell whether a table does not have all that the log holds for it."""
         folder, loaded = table_folder(table), tables.load(table)
         stamp = None if loaded is None else loaded.stamp
         if stamp is None or stamp.plan_id != state.plan_id:
-            has_rows = self._split_files(state, folder) or state.changes_in_all(folder)
-            return loaded is not None or bool(has_rows)
+            return loaded is not None or state.holds(folder)
         return stamp.files < state.changes_in_all(folder)
 
     def _take_over(self, state: LogState, brought: Mapping[str, int]) -> None:
@@ -155,27 +152,31 @@ class Publisher:
             return count
         if known < state.taken.get(folder, 0):
             raise self._set_back(table)
-        splits = () if is_of_plan else self._split_files(state, folder)
-        new = state.changes_from(folder, known)
-        if loaded is None and not splits and not new:
-            return 0  # nothing says what its columns are
         there = pa.schema([]) if loaded is None else loaded.columns
-        schemas = self._schemas([*splits, *new])
-        columns = columns_with(table, there, schemas, widens=tables.widens)
-        files = [DataFile(self._root / each.path, each.rows, each.bytes) for each in splits]
-        made = [gathered(self._root, new, columns)] if new else []
+        new = behind(
+            self._root,
+            state,
+            table,
+            there=there,
+            known=known if is_of_plan else None,
+            widens=self._widens,
+        )
+        if not new.columns.names:
+            return 0  # nothing says what its columns are
+        read = [DataFile(self._root / each.path, each.rows, each.bytes) for each in new.read]
+        made = [gathered(self._root, new.changes, new.columns)] if new.changes else []
         try:
             if loaded is None:
-                tables.create(table, [*files, *made], columns, wanted)
-            elif is_of_plan:
-                loaded.append([*files, *made], columns, wanted)
+                tables.create(table, [*read, *made], new.columns, wanted)
+            elif new.is_anew:
+                loaded.exchange([*read, *made], new.columns, wanted)
             else:
-                loaded.exchange([*files, *made], columns, wanted)
+                loaded.append([*read, *made], new.columns, wanted)
         except TableMovedError:
             for each in made:  # no commit names it
                 each.path.unlink(missing_ok=True)
             raise
-        log.info("table published: table=%s files=%d", table, len(new))
+        log.info("table published: table=%s files=%d", table, len(new.changes))
         return count
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
@@ -192,21 +193,6 @@ class Publisher:
         if stamp.generation > self._owner.generation:
             raise fenced(self._manifest.place(state), stamp.generation, self._owner.generation)
         return stamp
-
-    def _split_files(self, state: LogState, folder: str) -> Sequence[SealedFile]:
-        """Return the files of a table's snapshot."""
-        found = [each for each in state.splits.values() if each.folder == folder]
-        ordered = sorted(found, key=lambda each: each.split.number)
-        return [file for each in ordered for file in each.files]
-
-    def _schemas(self, files: Sequence[SealedFile]) -> Sequence[pa.Schema]:
-        """Return the different columns that files have."""
-        found: list[pa.Schema] = []
-        for each in files:
-            columns = columns_of(self._root / each.path)
-            if not any(columns.equals(other) for other in found):
-                found.append(columns)
-        return found
 
     def _set_back(self, table: TableId) -> IntegrityError:
         """Return the error for a table that has less than it once had."""
@@ -225,3 +211,12 @@ class Publisher:
             risk="none: the changes are in the log, and the tables have what they had",
             remedy="make the folder writable and give it room; the tables catch up by themselves",
         )
+
+
+def _followed(state: LogState) -> list[TableId]:
+    """Return the sink's tables that the stream owns, and those that it owned: the log has them."""
+    owned = {progress.table for progress in state.stream.tables} if state.stream else set()
+    owned |= {each.table for each in state.stopped}
+    tables = {sink for sink, source in state.targets.items() if source in owned}
+    changed = {*state.changes, *state.kept} - {TRANSACTION}
+    return sorted(tables | {table_of_folder(folder) for folder in changed})

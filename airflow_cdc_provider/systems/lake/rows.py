@@ -40,15 +40,35 @@ class LakeRows:
 
     def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
         """Return what is written of a snapshot's rows: they were read up to a position."""
+        return self._read(rows, Constant(SNAPSHOT_ORDER, pa.int64()), position, now_us, "r")
+
+    def _read(
+        self, rows: pa.RecordBatch, order: Value, position: LogPosition, now_us: int, op: str
+    ) -> Members:
+        """Return what is written of rows that were read at a position."""
         return self._members(
             rows,
             {
-                OP: Constant("r", pa.string()),
-                ORDER: Constant(SNAPSHOT_ORDER, pa.int64()),
+                OP: Constant(op, pa.string()),
+                ORDER: order,
                 POSITION: Constant(position.short, pa.string()),
                 COMMITTED_AT: Constant(now_us, CHANGE_COLUMNS[COMMITTED_AT]),
             },
         )
+
+    def joined(
+        self, rows: pa.RecordBatch, position: LogPosition, now_us: int, *, first: int
+    ) -> Members:
+        """Return what is written of rows that join at a position; `first` numbers the first row."""
+        numbers = numbers_of(np.arange(first, first + rows.num_rows, dtype=np.int64))
+        return self._read(rows, numbers, position, now_us, "r")
+
+    def voided(
+        self, columns: pa.Schema, position: LogPosition, now_us: int, *, number: int
+    ) -> Members:
+        """Return what says that all rows of before are void: a row of NULLs, as a TRUNCATE's."""
+        order = Constant(number, pa.int64())
+        return self._read(_row_of_nulls(columns), order, position, now_us, "t")
 
     def changed(
         self,
@@ -84,12 +104,9 @@ class LakeRows:
         now_us: int,  # noqa: ARG002 - of the port
     ) -> Members:
         """Return what is written of a TRUNCATE of the table: a row of NULLs."""
-        rows = pa.RecordBatch.from_arrays(
-            [pa.nulls(1, field.type) for field in columns], schema=columns
-        )
         stamps = by.transactions.stamps(np.zeros(1, np.int64))
         return self._members(
-            rows,
+            _row_of_nulls(columns),
             {
                 OP: Constant("t", pa.string()),
                 ORDER: Constant(by.in_log, pa.int64()),
@@ -110,6 +127,13 @@ class LakeRows:
         array = arrow_array(value, rows.num_rows)
         kind = lake_type(array.type)
         return array if array.type == kind else array.cast(kind)
+
+
+def _row_of_nulls(columns: pa.Schema) -> pa.RecordBatch:
+    """Return one row without any value."""
+    return pa.RecordBatch.from_arrays(
+        [pa.nulls(1, field.type) for field in columns], schema=columns
+    )
 
 
 def lake_type(kind: pa.DataType) -> pa.DataType:

@@ -35,20 +35,30 @@ def _with(table: TableId, columns: pa.Schema, more: pa.Schema, *, widens: bool) 
             columns = columns.append(wanted)
             continue
         there = columns.field(place).type
-        if there.equals(wanted.type) or _is_wider(there, wanted.type):
+        if there.equals(wanted.type) or is_wider(there, wanted.type):
             continue
-        if not (widens and _is_wider(wanted.type, there)):
+        if not (widens and is_wider(wanted.type, there)):
             raise RefusedError(
                 f"column {field.name} of {table} is {there} in the lake and is to be {wanted.type}",
                 where=f"table {table}",
                 risk="values could be lost or misread; nothing of it was committed to the table",
-                remedy="`reset` the pipeline, which makes the table anew",
+                remedy="`reset` the table, or the pipeline: it is made anew then",
             )
         columns = columns.set(place, wanted)
     return columns
 
 
-def _is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
+def kept_columns(known: pa.Schema, wanted: pa.Schema) -> frozenset[str]:
+    """Return which columns of a table can become those of the same name that are `wanted`."""
+
+    def is_kept(name: str) -> bool:
+        was, now = _plain(known.field(name).type), _plain(wanted.field(name).type)
+        return was.equals(now) or is_wider(now, was)
+
+    return frozenset(name for name in known.names if name in wanted.names and is_kept(name))
+
+
+def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
     """Tell whether a type holds every value of another one, and formats can promote to it."""
     if pa.types.is_decimal(wide) and pa.types.is_decimal(narrow):
         return bool(wide.scale == narrow.scale and wide.precision > narrow.precision)

@@ -338,10 +338,10 @@ class MySqlSource:
         new: TableSchema,
         statements: Sequence[StatementEffect],
         *,
-        is_shared: bool = False,
+        keeps_columns: bool = False,
     ) -> Difference:
         """Return what statements changed between two definitions of a table."""
-        return difference(old, new, statements, is_shared=is_shared)
+        return difference(old, new, statements, keeps_columns=keeps_columns)
 
     def after_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]

@@ -26,7 +26,8 @@ from airflow_cdc_provider.systems.changelog.reads.log_places import LogPlace, pl
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import MANIFEST, table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
-from airflow_cdc_provider.systems.file_log.state import LogState, Record
+from airflow_cdc_provider.systems.file_log.published import Record
+from airflow_cdc_provider.systems.file_log.state import LogState
 
 
 @dataclass(frozen=True, slots=True)

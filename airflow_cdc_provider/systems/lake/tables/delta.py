@@ -33,8 +33,6 @@ def open_tables(root: Path, pipeline: str, plan_id: str) -> DeltaTables:
 class DeltaTables:
     """The Delta tables of one folder, as one pipeline's log has them."""
 
-    widens = False
-
     def __init__(self, root: Path, pipeline: str, plan_id: str) -> None:
         self._root, self._pipeline, self._plan_id = root, pipeline, plan_id
 

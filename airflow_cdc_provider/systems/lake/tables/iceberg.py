@@ -7,7 +7,7 @@ matched by name, by the mapping that the table has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.lake.table_columns import kept_columns
 from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ def open_tables(root: Path, pipeline: str, plan_id: str) -> IcebergTables:  # no
 
 class IcebergTables:
     """The Iceberg tables of one folder."""
-
-    widens = True
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -103,16 +102,27 @@ class IcebergTable:
 
     def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Put files in the place of all that is there, in one commit."""
-        with self._commit(columns, stamp) as transaction:
+        kept = kept_columns(self.columns, columns)
+        with self._commit(columns, stamp, kept) as transaction:
             if self._table.current_snapshot() is not None:
                 transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(stamp))
             self._add(transaction, files, stamp)
 
     @contextmanager
-    def _commit(self, columns: pa.Schema, stamp: Stamp) -> Iterator[Transaction]:
-        """Open a commit that sets the columns and the stamp; retries by the library are off."""
+    def _commit(
+        self, columns: pa.Schema, stamp: Stamp, kept: Collection[str] | None = None
+    ) -> Iterator[Transaction]:
+        """Open a commit that sets the columns and the stamp; retries by the library are off.
+
+        `kept` are the columns that stay what they are; None: all of them.
+        """
         with _moved_on(), self._table.transaction() as transaction:
             transaction.set_properties({**_PROPERTIES, **_stamped(stamp)})
+            gone = [name for name in self.columns.names if kept is not None and name not in kept]
+            if gone:
+                with transaction.update_schema(allow_incompatible_changes=True) as update:
+                    for name in gone:
+                        update.delete_column((name,))
             with transaction.update_schema() as update:
                 update.union_by_name(columns)
             yield transaction

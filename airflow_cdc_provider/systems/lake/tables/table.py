@@ -57,14 +57,14 @@ class LoadedTable(Protocol):
         """Add files in one commit; `columns` are the table's then. `TableMovedError`."""
 
     def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
-        """Put files in the place of all that is there, in one commit. `TableMovedError`."""
+        """Put files in the place of all that is there, in one commit. `TableMovedError`.
+
+        `columns` are the table's then, whatever it had.
+        """
 
 
 class LakeTables(Protocol):
     """The tables of one format in one folder."""
-
-    widens: bool
-    """A column's type can become one that holds more values."""
 
     def load(self, table: TableId) -> LoadedTable | None:
         """Load a table; None if there is none."""

@@ -41,18 +41,18 @@ def difference(
     new: TableSchema,
     statements: Sequence[StatementEffect],
     *,
-    is_shared: bool = False,
+    keeps_columns: bool = False,
 ) -> Difference:
     """Return what statements changed between two definitions of a table, and whether rows changed.
 
-    Columns that are left out are nothing to it. Where the sink's table is shared with others its
-    columns keep their names, and a new one is NULL in the rows that are there.
+    Columns that are left out are nothing to it. Where the sink's table `keeps_columns`, because
+    others share it or its rows are never altered, a new one is NULL in the rows that are there.
     """
     left_out = {renamed.casefold() for renamed in _left_out(old, new, statements)}
     old, new = old.as_copied, new.as_copied
     pair = _Pair(old, new, _renames(old, new, statements))
     refused, traded = pair.refusal(), pair.traded()
-    if is_shared:
+    if keeps_columns:
         traded = tuple(pair.renames.items())
     if traded:
         pair = _Pair(old, new, {})
@@ -69,9 +69,9 @@ def difference(
         traded=traded,
     )
     reasons = [*_doubts(statements), *_new_values(found, pair)]
-    of_others = "and others share the sink's table" if is_shared else "as another column was"
-    reasons += [f"{before} is called {after} now, {of_others}" for before, after in traded]
-    reasons += _filled(found, pair) if is_shared else ()
+    taken = "and the sink's table keeps its columns" if keeps_columns else "as another column was"
+    reasons += [f"{before} is called {after} now, {taken}" for before, after in traded]
+    reasons += _filled(found, pair) if keeps_columns else ()
     reasons += [f"{name} was left out before" for name in pair.now if name.casefold() in left_out]
     return replace(found, reread="; ".join(dict.fromkeys(reasons)))
 

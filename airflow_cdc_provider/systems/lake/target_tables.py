@@ -1,0 +1,65 @@
+"""The table builder of a lake: which changed types begin a table again, because it cannot hold both.
+
+A lake's columns have types. A table whose files of before do not have the new one begins again, and
+its next commit exchanges it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
+from airflow_cdc_provider.engine.sink.port import Owner
+from airflow_cdc_provider.systems.file_log.targets import LogTables
+from airflow_cdc_provider.systems.lake.table_columns import is_wider
+
+_SMALL = frozenset({"tinyint", "smallint", "mediumint", "int"})
+_MOST_DIGITS = 38
+
+
+class LakeTargetTables(LogTables):
+    """The table builder of one lake; `widens` if its format can make a column's type wider."""
+
+    def __init__(self, root: Path, owner: Owner, *, widens: bool) -> None:
+        super().__init__(root, owner, is_exact=False)
+        self._widens = widens
+
+    def rewritten(self, change_of: Mapping[str, tuple[ColumnType, ColumnType]]) -> str:
+        """Return which columns' values of before are not what the new type has, and why."""
+        if why := super().rewritten(change_of):
+            return why
+        names = [name for name, (old, new) in change_of.items() if not self._holds_both(old, new)]
+        return f"the lake's table has {', '.join(names)} as its old type" if names else ""
+
+    def _holds_both(self, old: ColumnType, new: ColumnType) -> bool:
+        """Tell whether one column can hold the values of both types, which are written alike."""
+        if old.kind not in _TYPES:
+            return True
+        was, now = _TYPES[old.kind](old), _TYPES[new.kind](new)
+        if was is None or now is None:
+            return False
+        return was == now or is_wider(was, now) or (self._widens and is_wider(now, was))
+
+
+def _of_integer(kind: ColumnType) -> pa.DataType | None:
+    """Return the lake's type of a whole number; None if it is not known."""
+    if kind.name == "bigint":
+        return pa.decimal128(20, 0) if kind.unsigned else pa.int64()
+    if kind.name not in _SMALL:
+        return None
+    return pa.int64() if kind.name == "int" and kind.unsigned else pa.int32()
+
+
+def _of_decimal(kind: ColumnType) -> pa.DataType | None:
+    """Return the lake's type of a DECIMAL; None if it is not known."""
+    if kind.precision is None:
+        return None
+    if kind.precision > _MOST_DIGITS:
+        return pa.string()
+    return pa.decimal128(kind.precision, kind.scale or 0)
+
+
+_TYPES = {TypeKind.INTEGER: _of_integer, TypeKind.DECIMAL: _of_decimal}
