@@ -1,4 +1,4 @@
-"""The table builder of a lake: which changed types begin a table again, because it cannot hold both.
+"""The table builder of a lake: which changed types begin a table again.
 
 A lake's columns have types. A table whose files of before do not have the new one begins again, and
 its next commit exchanges it whole.

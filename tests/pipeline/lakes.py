@@ -1,0 +1,74 @@
+"""A pipeline into a lake, and the current rows that a reader's query makes of its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from airflow_cdc_provider.pipeline.steps.current_rows import current_rows
+from tests.pipeline.altered_tables import catch_up
+from tests.pipeline.conftest import Shop
+from tests.systems.lake.reading import table_of
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The source of a shop, and the lake that it is copied to."""
+
+    shop: Shop
+    folder: Path
+    form: str
+
+    @classmethod
+    def of(cls, shop: Shop, form: str) -> Lake:
+        """Turn a shop's file into one whose sink is a lake."""
+        folder = shop.path.parent / "lake"
+        to_server = f'  dsn_env: DR_DSN\n  route: {{"{shop.database}.*": "{shop.target}.*"}}\n'
+        to_lake = f"  type: {form}\n  path: {folder}\n  commit_seconds: 1\n"
+        text = shop.path.read_text()
+        assert to_server in text
+        shop.path.write_text(text.replace(to_server, to_lake))
+        return cls(shop, folder, form)
+
+    def catch_up(self) -> Any:
+        """Run the pipeline up to the end of the source's log."""
+        return catch_up(self.shop)
+
+    def changes(self, table: str) -> pa.Table:
+        """Return all rows of a table, as the format's own library reads them, in their order."""
+        rows = table_of(self.form, self.folder, f"{self.shop.database}.{table}")
+        return rows.sort_by("_order")
+
+    def operations(self, table: str) -> str:
+        """Return the operations of a table's rows, in order."""
+        return "".join(self.changes(table).column("_op").to_pylist())
+
+    def current(self, table: str) -> list[tuple[str, ...]]:
+        """Return a table's current rows by the query that `show` prints, as texts."""
+        named = f"{self.shop.database}.{table}"
+        query = current_rows(self.shop.run())[named]
+        with duckdb.connect() as connection:
+            connection.register("changes", self.changes(table))
+            in_catalog = f'"{self.shop.database}"."{table}"'
+            return _texts(connection.sql(query.replace(in_catalog, "changes")).fetchall())
+
+    def source_rows(self, table: str) -> list[tuple[str, ...]]:
+        """Return the source's rows now, as texts."""
+        found = self.shop.source.execute(f"SELECT * FROM {table}", database=self.shop.database)
+        return _texts(found)
+
+    def is_equal(self, table: str) -> bool:
+        """Tell whether the current rows are the source's, and each has an order of its own."""
+        orders = [n for n in self.changes(table).column("_order").to_pylist() if n >= 0]
+        assert len({*orders}) == len(orders)
+        assert self.current(table) == self.source_rows(table)
+        return True
+
+
+def _texts(rows: Any) -> list[tuple[str, ...]]:
+    """Return rows as texts, in an order of their own."""
+    return sorted(tuple(map(str, row)) for row in rows)

@@ -1,0 +1,242 @@
+"""Tables of a lake follow their source's definitions, come later, begin again, stop and return."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_cdc_provider.core.errors import RefusedError, TablesStoppedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
+from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
+from airflow_cdc_provider.pipeline.steps.reset_drop import reset
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from tests.pipeline.altered_tables import change
+from tests.pipeline.conftest import Shop
+from tests.pipeline.lakes import Lake
+
+
+@pytest.fixture(params=["iceberg", "delta"])
+def lake(shop: Shop, request: pytest.FixtureRequest) -> Lake:
+    found = Lake.of(shop, request.param)
+    found.catch_up()
+    return found
+
+
+FOLLOWED = {
+    "a column that is NULL": (
+        ["ALTER TABLE orders ADD COLUMN more INT AFTER id"],
+        "UPDATE orders SET more = 8 WHERE id = 1",
+    ),
+    "a column that goes": (
+        ["ALTER TABLE orders DROP COLUMN note"],
+        "UPDATE orders SET code = code + 100 WHERE id = 1",
+    ),
+    "a longer text": (
+        ["ALTER TABLE orders MODIFY note VARCHAR(200)"],
+        "UPDATE orders SET note = REPEAT('x', 150) WHERE id = 2",
+    ),
+    "a unique key": (["ALTER TABLE orders DROP INDEX code"], "UPDATE orders SET code = 10"),
+    "all rows taken away": (["TRUNCATE TABLE orders"], "SELECT 1"),
+    "several one after another": (
+        [
+            "ALTER TABLE orders ADD COLUMN one INT",
+            "INSERT INTO orders (id, one) VALUES (71, 1)",
+            "ALTER TABLE orders ADD COLUMN two VARCHAR(9)",
+            "INSERT INTO orders (id, two) VALUES (72, '3')",
+        ],
+        "DELETE FROM orders WHERE id = 71",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_a_changed_definition_is_followed(lake: Lake, case: str) -> None:
+    statements, then = FOLLOWED[case]
+    lake.shop.at_source("INSERT INTO orders (id, note) VALUES (70, 'before')")
+    change(lake.shop, "orders", statements)
+    lake.shop.at_source("INSERT INTO orders (id) VALUES (80)")
+    lake.shop.at_source(then)
+    lake.catch_up()
+    assert lake.operations("orders").startswith("rrrc")
+    assert lake.operations("orders").count("r") == 3  # nothing was read again
+    assert lake.is_equal("orders")
+    lake.shop.at_source("DELETE FROM orders WHERE id = 80")
+    lake.catch_up()
+    assert lake.is_equal("orders")
+
+
+BEGINS_AGAIN = {
+    "a column with a default": "ADD COLUMN more INT NOT NULL DEFAULT 7",
+    "a default that may be NULL": "ADD COLUMN more INT DEFAULT 7",
+    "another name": "RENAME COLUMN c TO d",
+    "a name and a type that another column had": "DROP COLUMN c, RENAME COLUMN a TO c",
+    "a number as text": "MODIFY c VARCHAR(20)",
+    "beyond all numbers": "MODIFY c BIGINT UNSIGNED",
+    "more digits behind the point": "MODIFY m DECIMAL(12,4)",
+    "more digits than a lake has": "MODIFY m DECIMAL(50,2)",
+    "a finer time": "MODIFY at DATETIME(6)",
+    "bytes that are padded": "MODIFY bn BINARY(4)",
+    "an ENUM as a number": "MODIFY e TINYINT",
+}
+
+
+@pytest.mark.parametrize("case", BEGINS_AGAIN)
+def test_a_table_begins_again_where_rows_of_before_would_be_read_wrongly(
+    lake: Lake, case: str
+) -> None:
+    shop = lake.shop
+    shop.at_source(
+        "CREATE TABLE kept (id INT PRIMARY KEY, c INT, a INT, m DECIMAL(10,2), bn VARBINARY(2), "
+        "at DATETIME, e ENUM('1','2'))"
+    )
+    shop.at_source(
+        "INSERT INTO kept VALUES (1, 1, 10, 1.25, 'ab', '2024-01-01', '2'), "
+        "(2, 2, 20, 2, 'xy', NULL, '1')"
+    )
+    lake.catch_up()
+    shop.at_source("UPDATE kept SET a = 11 WHERE id = 1")
+    shop.at_source(f"ALTER TABLE kept {BEGINS_AGAIN[case]}")
+    shop.at_source("INSERT INTO kept (id) VALUES (3)")
+    lake.catch_up()
+    assert lake.operations("kept").endswith("trrr")
+    assert lake.is_equal("kept")
+    shop.at_source("UPDATE kept SET id = id + 10")
+    shop.at_source("DELETE FROM kept WHERE id = 11")
+    lake.catch_up()
+    assert lake.is_equal("kept")
+
+
+WIDER = {"a bigger number": "MODIFY c BIGINT", "more digits": "MODIFY m DECIMAL(20,2)"}
+
+
+@pytest.mark.parametrize("case", WIDER)
+def test_a_wider_type_is_taken_as_it_is_where_the_format_widens(lake: Lake, case: str) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE kept (id INT PRIMARY KEY, c INT, m DECIMAL(10,2))")
+    shop.at_source("INSERT INTO kept VALUES (1, 1, 1.25), (2, 2, 2)")
+    lake.catch_up()
+    shop.at_source(f"ALTER TABLE kept {WIDER[case]}")
+    shop.at_source("INSERT INTO kept VALUES (3, 3, 99999999.99)")
+    lake.catch_up()
+    expected = "rrc" if lake.form == "iceberg" else "trrr"
+    assert lake.operations("kept").endswith(expected)
+    assert lake.is_equal("kept")
+
+
+def test_a_type_that_does_not_fit_is_mended_by_reset_of_the_pipeline(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("ALTER TABLE orders MODIFY code VARCHAR(9), RENAME COLUMN note TO remark")
+    run = shop.run()
+    reset(run)
+    run.close()
+    lake.catch_up()
+    assert lake.operations("orders") == "rrr"
+    assert lake.is_equal("orders")
+
+
+def test_a_table_that_comes_later_is_read_beside_the_stream(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, v INT)")
+    shop.at_source("INSERT INTO later VALUES (1, 1), (2, 2)")
+    lake.catch_up()
+    shop.at_source("UPDATE later SET v = 3 WHERE id = 1")
+    shop.at_source("DELETE FROM later WHERE id = 2")
+    lake.catch_up()
+    assert lake.operations("later") == "rrud"
+    assert lake.is_equal("later")
+    assert lake.operations("orders") == "rrr"
+
+
+@pytest.mark.parametrize("collation", ["utf8mb4_0900_ai_ci", "utf8mb4_bin"])
+def test_a_table_whose_key_is_text_comes_later_and_begins_again(lake: Lake, collation: str) -> None:
+    shop = lake.shop
+    shop.at_source(f"CREATE TABLE later (k VARCHAR(20) COLLATE {collation} PRIMARY KEY, v INT)")
+    shop.at_source("INSERT INTO later VALUES ('a', 1), ('B', 2), ('c', 3)")
+    lake.catch_up()
+    shop.at_source("DELETE FROM later WHERE k = 'B'")
+    lake.catch_up()
+    assert lake.is_equal("later")
+    shop.at_source("ALTER TABLE later MODIFY v VARCHAR(9)")
+    shop.at_source("UPDATE later SET v = 'x', k = 'd' WHERE k = 'a'")
+    lake.catch_up()
+    assert lake.is_equal("later")
+
+
+def test_a_table_that_goes_stays_and_begins_again_when_it_comes_back(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, v INT)")
+    shop.at_source("INSERT INTO later VALUES (1, 1), (2, 2)")
+    lake.catch_up()
+    shop.at_source("UPDATE later SET v = 5")
+    shop.at_source("DROP TABLE later")
+    lake.catch_up()
+    assert lake.operations("later") == "rruu"
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, w INT)")
+    shop.at_source("INSERT INTO later VALUES (3, 3)")
+    lake.catch_up()
+    assert lake.operations("later") == "rruutr"
+    assert lake.is_equal("later")
+
+
+def test_a_table_that_is_reset_begins_again_and_the_others_go_on(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY)")
+    shop.at_source("INSERT INTO others VALUES (1)")
+    lake.catch_up()
+    reset_tables(shop.run(), [TableId(shop.database, "orders")])
+    shop.at_source("INSERT INTO orders (id) VALUES (9)")
+    lake.catch_up()
+    assert (lake.operations("orders"), lake.operations("others")) == ("rrrtrrrr", "r")
+    assert lake.is_equal("orders")
+
+
+def test_rows_of_a_table_are_not_read_again_in_part(lake: Lake) -> None:
+    with pytest.raises(RefusedError, match="takes no rows again"):
+        resync_scope(lake.shop.run(), [f"{lake.shop.database}.orders"])
+
+
+def test_a_table_that_cannot_be_followed_stops_alone_and_begins_again_by_reset(
+    lake: Lake,
+) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    shop.at_source("INSERT INTO others VALUES (1, 1)")
+    lake.catch_up()
+    shop.at_source("UPDATE orders SET note = 'last' WHERE id = 1")
+    shop.at_source("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)")
+    shop.at_source("UPDATE others SET n = 2")
+    with pytest.raises(TablesStoppedError, match="orders"):
+        lake.catch_up()
+    assert (lake.operations("orders"), lake.operations("others")) == ("rrru", "ru")
+    reset_tables(shop.run(), [TableId(shop.database, "orders")])
+    lake.catch_up()
+    assert lake.operations("orders") == "rrrutrrr"
+    assert lake.is_equal("orders")
+
+
+def test_a_table_that_is_paused_comes_back_by_the_log(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    shop.at_source("INSERT INTO others VALUES (1, 1)")
+    lake.catch_up()
+    pause_tables(shop.run(), [TableId(shop.database, "orders")])
+    lake.catch_up()
+    change(
+        shop,
+        "orders",
+        [
+            "UPDATE orders SET note = 'while it stands'",
+            "UPDATE others SET n = 2",
+            "ALTER TABLE orders ADD COLUMN more INT",
+            "INSERT INTO orders (id, more) VALUES (9, 8)",
+        ],
+    )
+    lake.catch_up()
+    assert (lake.operations("orders"), lake.operations("others")) == ("rrr", "ru")
+    resume_tables(shop.run(), [TableId(shop.database, "orders")])
+    lake.catch_up()
+    assert lake.operations("orders") == "rrruuuc"
+    assert lake.is_equal("orders")
+    shop.at_source("DELETE FROM orders WHERE id = 9")
+    lake.catch_up()
+    assert lake.is_equal("orders")
