@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pyarrow as pa
 
 from airflow_cdc_provider.pipeline.steps.current_rows import current_rows
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
 from tests.systems.lake.reading import table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)

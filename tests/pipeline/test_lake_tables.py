@@ -147,6 +147,22 @@ def test_a_table_that_comes_later_is_read_beside_the_stream(lake: Lake) -> None:
     assert lake.operations("orders") == "rrr"
 
 
+def test_a_table_without_a_row_is_there_with_its_columns(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, v VARCHAR(9))")
+    lake.catch_up()
+    assert lake.changes("later").column_names[:2] == ["id", "v"]
+    assert lake.is_equal("later")
+    shop.at_source("INSERT INTO later VALUES (1, 'x')")
+    lake.catch_up()
+    shop.at_source("DELETE FROM later")
+    lake.catch_up()
+    reset_tables(shop.run(), [TableId(shop.database, "later")])
+    lake.catch_up()
+    assert lake.operations("later") == "cdt"
+    assert lake.is_equal("later")
+
+
 @pytest.mark.parametrize("collation", ["utf8mb4_0900_ai_ci", "utf8mb4_bin"])
 def test_a_table_whose_key_is_text_comes_later_and_begins_again(lake: Lake, collation: str) -> None:
     shop = lake.shop

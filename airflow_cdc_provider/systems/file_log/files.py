@@ -52,9 +52,7 @@ class OpenFile:
             self._file: BinaryIO = self._hidden.open("xb")
 
     def write(self, envelopes: Members, count: int) -> None:
-        """Append envelopes to the file."""
-        if not count:
-            return
+        """Append envelopes to the file; without any, what columns they have."""
         self._rows += count
         with explained(self._target):
             if self._form is Format.JSON:

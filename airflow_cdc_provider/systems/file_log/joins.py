@@ -39,7 +39,7 @@ from airflow_cdc_provider.systems.file_log.layout import joined_file, table_fold
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.row_form import JoinedRowForm, LogFiles
-from airflow_cdc_provider.systems.file_log.splits import chunks
+from airflow_cdc_provider.systems.file_log.splits import chunks, is_whole_table, no_rows
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.turns import turn_at
 
@@ -283,7 +283,7 @@ class LogJoinSink:
         written = _Written(
             (), rows.rows, position, state.basis, is_first, voids, events=first + wanted
         )
-        if not wanted:
+        if not wanted and not (self._files.tells_columns and is_first and is_whole_table(split)):
             return written
         form = self._files.rows_of(plan, state.types)
         if not isinstance(form, JoinedRowForm):
@@ -294,7 +294,8 @@ class LogJoinSink:
         try:
             if voids:
                 file.write(form.voided(rows.schema, position, now_us, number=first), 1)
-            for batch, number in _numbered(chunks(rows.batches()), first + voids):
+            batches = chunks(rows.batches()) if wanted else iter([no_rows(rows.schema)])
+            for batch, number in _numbered(batches, first + voids):
                 file.write(form.joined(batch, position, now_us, first=number), batch.num_rows)
             sealed = file.seal()
         finally:

@@ -76,5 +76,7 @@ class LogFiles:
     """By a table's plan and the types that the log was begun with."""
     has_markers: bool = True
     """Transactions have rows of their own, in a folder beside the tables'."""
+    tells_columns: bool = False
+    """A split that is a whole table has a file, also without a row: it tells the columns."""
     counts_events: bool = False
     """The rows have their events' numbers in the log, which goes on in the manifest."""

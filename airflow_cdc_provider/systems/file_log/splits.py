@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.ledger.decisions import publish
@@ -29,9 +31,6 @@ from airflow_cdc_provider.systems.file_log.published import (
 )
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.state import LogState
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _CHUNK_BYTES = 8 * 1024 * 1024
 """Columns that become text at a time: the text is a few times as large."""
@@ -86,8 +85,8 @@ class LogSplitSink:
     def _write(
         self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, types: str
     ) -> tuple[SealedFile, ...]:
-        """Write a split's rows to a file; no file for no rows."""
-        if not rows.rows:
+        """Write a split's rows to a file; no file for no rows, unless that tells the columns."""
+        if not rows.rows and not (self._files.tells_columns and is_whole_table(split)):
             return ()
         plan = self._plans[split.table]
         name = split_file(split.number, self._owner.generation, self._files.form.value)
@@ -96,7 +95,7 @@ class LogSplitSink:
         file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._files.form)
         sealed = False
         try:
-            for batch in chunks(rows.batches()):
+            for batch in chunks(rows.batches()) if rows.rows else [no_rows(rows.schema)]:
                 file.write(form.read(batch, report.high, now_us), batch.num_rows)
             written = file.seal()
             sealed = True
@@ -111,6 +110,18 @@ class LogSplitSink:
                 remedy="read the split again; if it stays, report this",
             )
         return (written,)
+
+
+def is_whole_table(split: SnapshotSplit) -> bool:
+    """Tell whether a split is all of its table."""
+    return split.is_whole_range and split.keys == KeyRange(None, None)
+
+
+def no_rows(columns: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of these columns without a row."""
+    return pa.RecordBatch.from_arrays(
+        [pa.nulls(0, field.type) for field in columns], schema=columns
+    )
 
 
 def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

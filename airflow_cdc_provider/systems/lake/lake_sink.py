@@ -171,5 +171,6 @@ class LakeSink:
             Format.PARQUET,
             lambda plan, _types: LakeRows(plan),
             has_markers=False,
+            tells_columns=True,
             counts_events=True,
         )

@@ -163,8 +163,13 @@ class Publisher:
         )
         if not new.columns.names:
             return 0  # nothing says what its columns are
-        read = [DataFile(self._root / each.path, each.rows, each.bytes) for each in new.read]
-        made = [gathered(self._root, new.changes, new.columns)] if new.changes else []
+        changes = [each for each in new.changes if each.rows]  # others only tell columns
+        read = [
+            DataFile(self._root / each.path, each.rows, each.bytes)
+            for each in new.read
+            if each.rows
+        ]
+        made = [gathered(self._root, changes, new.columns)] if changes else []
         try:
             if loaded is None:
                 tables.create(table, [*read, *made], new.columns, wanted)

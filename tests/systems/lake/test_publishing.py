@@ -77,10 +77,11 @@ def test_nothing_is_committed_to_a_table_that_nobody_changed(world: LakeWorld) -
     assert versions(world) == before
 
 
-def test_a_table_without_rows_comes_with_its_first_one(world: LakeWorld) -> None:
+def test_a_table_without_rows_is_there_with_its_columns(world: LakeWorld) -> None:
     begun(world)
     world.lake.publish_tables()
-    assert not (world.root / "shop.orders").exists()
+    found = table_of(world.form, world.root, "shop.orders")
+    assert (found.num_rows, found.column_names[:2]) == (0, ["id", "name"])
     change(world, 10)
     world.lake.publish_tables()
     assert published(world) == [(10, "x")]

@@ -129,6 +129,8 @@ class IcebergTable:
 
     def _add(self, transaction: Transaction, files: Sequence[DataFile], stamp: Stamp) -> None:
         """Add files to a commit as they are."""
+        if not files:
+            return
         transaction.add_files(
             [str(each.path.absolute()) for each in files],
             snapshot_properties=_stamped(stamp),
