@@ -83,7 +83,6 @@ class _Written:
     position: LogPosition
     basis: int
     begins: bool
-    voids: bool
     events: int
     """The log's events behind them."""
 
@@ -198,7 +197,6 @@ class LogJoinSink:
             "rows": written.rows,
             "position": position_to_json(written.position),
             "begins": written.begins,
-            **({"voids": True} if written.voids else {}),
             "folder": table_folder(plan.sink_table),
             "files": [asdict(each) for each in written.files],
             **({"events": written.events} if self._files.counts_events else {}),
@@ -281,7 +279,7 @@ class LogJoinSink:
         voids = is_first and state.holds(folder)
         wanted, first = rows.rows + voids, state.counts.events
         written = _Written(
-            (), rows.rows, position, state.basis, is_first, voids, events=first + wanted
+            (), rows.rows, position, state.basis, begins=is_first, events=first + wanted
         )
         if not wanted and not (self._files.tells_columns and is_first and is_whole_table(split)):
             return written

@@ -57,6 +57,15 @@ NATIVE = "native"
 """The types of a log whose values in Parquet have types of their own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Where a table of the source has begun, or begun again, and is still being read."""
+
+    table: TableId
+    first: int
+    """The first of its files of changes that counts only once all rows are there."""
+
+
 @dataclass(slots=True)
 class LogState:
     """The change log's state after some version of its manifest."""
@@ -79,7 +88,9 @@ class LogState:
     kept: dict[str, list[SealedFile]] = field(default_factory=dict)
     """Files of splits that do not count any more, before all changes: the stream followed them."""
     begins_at: dict[str, int] = field(default_factory=dict)
-    """By folder, which of its files of changes, counted in the whole plan, voids all before it."""
+    """By folder, with which file of changes, counted in the whole plan, its table began last."""
+    unsettled: dict[str, Unsettled] = field(default_factory=dict)
+    """By folder, from where on its files are of a table that has not all of its rows yet."""
     taken: dict[str, int] = field(default_factory=dict)
     """How many files of changes a table has taken over, by folder: they are gone from the log."""
     stopped: tuple[StoppedTable, ...] = ()
@@ -155,7 +166,7 @@ class LogState:
         self.plan_id, self.types = plan_id, types
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
-        self.kept, self.taken, self.begins_at = {}, {}, {}
+        self.kept, self.taken, self.begins_at, self.unsettled = {}, {}, {}, {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
         self.joins, self.former = JoinState(), {}
 
@@ -199,6 +210,10 @@ class LogState:
         for slot in after.slots or ():
             self.apart = slot.apart
         self.joins.follow(progress, self._progress(), _begun_again(records, before.changes or ()))
+        read = {each.table for each in self._progress() if not each.is_unread}
+        self.unsettled = {
+            folder: each for folder, each in self.unsettled.items() if each.table not in read
+        }
         for record in records:
             if isinstance(record, TablesOwned):
                 self.joins.keep(record.tables)
@@ -218,8 +233,10 @@ class LogState:
     def _join(self, record: Record) -> None:
         """Add the rows of a split that has joined the stream."""
         joined, folder = self.joins.join(record), record["folder"]
-        if record.get("voids"):
-            self.begins_at[folder] = self.changes_in_all(folder)
+        if record["begins"]:
+            self.begins_at[folder] = count = self.changes_in_all(folder)
+            first = self.unsettled[folder].first if folder in self.unsettled else count
+            self.unsettled[folder] = Unsettled(joined.split.table, first)
         files = [SealedFile(**each) for each in record["files"]]
         self.changes.setdefault(folder, []).extend(files)
         self.counts.events = record.get("events", self.counts.events)
@@ -261,15 +278,24 @@ class LogState:
     def _hand_over(self, counts: dict[str, int]) -> None:
         """Forget files of changes that tables have; `counts` are of the whole plan."""
         for folder, count in counts.items():
-            self.changes[folder] = self.changes_from(folder, count)
+            self.changes[folder] = self.changes[folder][count - self.taken.get(folder, 0) :]
             self.taken[folder] = count
 
     def changes_from(self, folder: str, number: int) -> list[SealedFile]:
-        """Return a folder's files of changes from one on, counted in the whole plan."""
+        """Return a folder's files of changes from one on, counted in the whole plan.
+
+        Those of a table that has not all of its rows yet are left out.
+        """
         taken = self.taken.get(folder, 0)
         if number < taken:
             raise ValueError(f"file {number} of {folder} is gone, the log begins with {taken}")
-        return self.changes.get(folder, [])[number - taken :]
+        files = self.changes.get(folder, [])
+        return files[number - taken : self.settled(folder) - taken]
+
+    def settled(self, folder: str) -> int:
+        """Return how many files of changes a table may have: up to where all rows are there."""
+        found = self.unsettled.get(folder)
+        return self.changes_in_all(folder) if found is None else found.first
 
     def changes_in_all(self, folder: str) -> int:
         """Return how many files of changes a folder has had in the whole plan."""
@@ -327,6 +353,10 @@ class LogState:
         """Yield a folder's files in the order to read them."""
         yield from self.read_files(folder)
         yield from self.changes.get(folder, ())
+
+    def has_rows(self, folder: str) -> bool:
+        """Tell whether the log has, or had, all rows of a table."""
+        return bool(self.settled(folder)) or next(self.read_files(folder), None) is not None
 
     def holds(self, folder: str) -> bool:
         """Tell whether the log has, or had, anything of a table."""
@@ -386,6 +416,9 @@ class LogState:
             "kept": _files_to(self.kept),
             "taken": self.taken,
             "begins_at": self.begins_at,
+            "unsettled": {
+                folder: [str(each.table), each.first] for folder, each in self.unsettled.items()
+            },
             "stopped": stopped,
             "begun": [change_to_json(change) for change in self.begun],
             "apart": apart_to_json(self.apart),
@@ -413,6 +446,10 @@ class LogState:
             kept=_files_from(form.get("kept", {})),
             taken=dict(form.get("taken", {})),
             begins_at=dict(form.get("begins_at", {})),
+            unsettled={
+                folder: Unsettled(TableId.parse(table), first)
+                for folder, (table, first) in form.get("unsettled", {}).items()
+            },
             stopped=tuple(
                 StoppedTable(stream_from_text(stream), StoredError(error), since_us)
                 for stream, error, since_us in form.get("stopped", ())

@@ -55,7 +55,7 @@ def behind(
         return Behind(read, changes, columns if read or changes else there, is_anew=True)
     except RefusedError:
         begin = state.begins_at.get(folder)
-        if begin is None or begin < (known or 0):
+        if begin is None or not (known or 0) <= begin < state.settled(folder):
             raise
         changes = state.changes_from(folder, begin)
         return Behind((), changes, _columns_anew(root, table, changes, widens=True), is_anew=True)

@@ -88,8 +88,8 @@ class Publisher:
         folder, loaded = table_folder(table), tables.load(table)
         stamp = None if loaded is None else loaded.stamp
         if stamp is None or stamp.plan_id != state.plan_id:
-            return loaded is not None or state.holds(folder)
-        return stamp.files < state.changes_in_all(folder)
+            return loaded is not None or state.has_rows(folder)
+        return stamp.files < state.settled(folder)
 
     def _take_over(self, state: LogState, brought: Mapping[str, int]) -> None:
         """Forget in the log the files of changes that the tables have by now, and delete them."""
@@ -144,7 +144,7 @@ class Publisher:
         loaded = tables.load(table)
         stamp = None if loaded is None else self._stamp_of(loaded, table, state)
         folder = table_folder(table)
-        count = state.changes_in_all(folder)
+        count = state.settled(folder)
         wanted = Stamp(str(self._owner.pipeline), state.plan_id, self._owner.generation, count)
         is_of_plan = stamp is not None and stamp.plan_id == state.plan_id
         known = stamp.files if stamp is not None and is_of_plan else 0
