@@ -154,7 +154,6 @@ class Ledger:
         self._commit(
             lambda state, by: decisions.hand_off(state, by, stream, begun),
             _STREAM | Part.REPORTS | (Part.CHANGES if begun else Part.OWNER),
-            regroups=[change.table for change in begun] if begun else None,
         )
 
     def _is_handed_off_as(self, stream: StreamSplit) -> bool:
@@ -180,7 +179,6 @@ class Ledger:
                 state, by, added=added, removed=removed, read=read
             ),
             _STREAM,
-            regroups=[*added, *removed, *read],
         ).required_stream()
 
     def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
@@ -193,7 +191,6 @@ class Ledger:
         return self._commit(
             lambda state, by: decisions.set_position(state, by, position, begun),
             _STREAM,
-            regroups=[*begun],
         ).required_stream()
 
     def keep_stop(self, stop: LogPosition | None, stop_by: str = "") -> StreamSplit:
@@ -222,7 +219,6 @@ class Ledger:
         self._commit(
             lambda state, by: decisions.begin_changes(state, by, changes),
             Part.CHANGES,
-            regroups=[change.table for change in changes],
         )
 
     def end_change(self, change: SchemaChange) -> StreamSplit:
@@ -230,7 +226,6 @@ class Ledger:
         return self._commit(
             lambda state, by: decisions.end_change(state, by, change),
             _STREAM,
-            regroups=[change.table],
         ).required_stream()
 
     # --- isolated tables ----------------------------------------------------------------------
@@ -246,7 +241,6 @@ class Ledger:
         return self._commit(
             lambda state, by: decisions.stop(state, by, tables, error),
             Part.SLOTS,
-            regroups=[*tables],
         ).required_stream()
 
     def say_of_stopped(self, table: TableId, error: StoredError) -> None:
@@ -254,7 +248,6 @@ class Ledger:
         self._commit(
             lambda state, by: decisions.say_of_stopped(state, by, table, error),
             hold=Hold.LAST,
-            regroups=[table],
         )
 
     def rejoin(self, table: TableId) -> StreamSplit:
@@ -263,7 +256,7 @@ class Ledger:
         One that has not come to the stream's position yet is a `SplitOutdatedError`.
         """
         return self._commit(
-            lambda state, by: decisions.rejoin(state, by, table), _STREAM, regroups=[table]
+            lambda state, by: decisions.rejoin(state, by, table), _STREAM
         ).required_stream()
 
     def _commit(
@@ -273,10 +266,7 @@ class Ledger:
         *,
         hold: Hold = Hold.FIRST,
         by: int | None = None,
-        regroups: Sequence[TableId] | None = None,
     ) -> LedgerState:
         """Have the store decide and commit, on behalf of this generation or of one that comes."""
         owner = self._by if by is None else by
-        return self._store.commit(
-            Ask(owner, lambda state: decide(state, owner), reads, hold, regroups)
-        )
+        return self._store.commit(Ask(owner, lambda state: decide(state, owner), reads, hold))

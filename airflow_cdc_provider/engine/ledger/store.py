@@ -37,11 +37,6 @@ class Ask:
     reads: Part
     """Beside the owner's part, which is always read; what it reads of the slots is held."""
     hold: Hold = Hold.FIRST
-    regroups: Sequence[TableId] | None = None
-    """Tables whose part in the stream or whose definition is changed, None if it changes none's.
-
-    A store whose tables stay as they were planned refuses it.
-    """
 
 
 @runtime_checkable
