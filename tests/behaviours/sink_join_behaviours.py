@@ -91,18 +91,19 @@ def join(
     *rows: Row,
     high: int = 100,
     epoch: int | None = None,
+    request: str = "r",
 ) -> tuple[LogPosition | None, list[LogPosition]]:
     """Join these rows wherever the stream is; tells where, and at what places they were asked.
 
-    The request is begun for it, unless an epoch of it is given.
+    The `request` is begun for it, unless an epoch of it is given.
     """
     held, asked = world.rows(*rows), []
-    begun = joins.begin("r", [split.table]) if epoch is None else epoch
+    begun = joins.begin(request, [split.table]) if epoch is None else epoch
 
     def rows_at(position: LogPosition) -> JoinedRows:
         asked.append(position)
         return JoinedRows(held)
 
     report = world.report(split, held, high=high)
-    place = joins.join("r", split, report, rows_at, epoch=begun)
+    place = joins.join(request, split, report, rows_at, epoch=begun)
     return place, asked
