@@ -73,7 +73,7 @@ says: added, or told by `check`, `run`, `show`, `status` and `verify` until `add
 
 The way past a refusal is `reset`: the next run reads all tables again, as the file says then.
 Tables of the sink that are in no plan any more keep their rows. What a run adds and removes is
-written as a line each, and as an event. Tables of a lake stay as they were planned.
+written as a line each, and as an event.
 
 `new_tables: add` is the default, because a pattern means all tables that fit it, and a table that
 is not copied is missed when it is too late. They are looked for at each start and, beside a

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -182,6 +183,9 @@ class Publisher:
                 each.path.unlink(missing_ok=True)
             raise
         log.info("table published: table=%s files=%d", table, len(new.changes))
+        if (published := tables.load(table)) is not None:
+            with suppress(TableMovedError):  # the next commit does it
+                published.tidy()
         return count
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:

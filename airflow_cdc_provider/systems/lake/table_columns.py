@@ -48,12 +48,15 @@ def _with(table: TableId, columns: pa.Schema, more: pa.Schema, *, widens: bool) 
     return columns
 
 
-def kept_columns(known: pa.Schema, wanted: pa.Schema) -> frozenset[str]:
-    """Return which columns of a table can become those of the same name that are `wanted`."""
+def kept_columns(known: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> frozenset[str]:
+    """Return which columns of a table can become those of the same name that are `wanted`.
+
+    `exactly`: those that are the same already.
+    """
 
     def is_kept(name: str) -> bool:
         was, now = _plain(known.field(name).type), _plain(wanted.field(name).type)
-        return was.equals(now) or is_wider(now, was)
+        return was.equals(now) or (not exactly and is_wider(now, was))
 
     return frozenset(name for name in known.names if name in wanted.names and is_kept(name))
 

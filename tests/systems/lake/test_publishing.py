@@ -278,6 +278,37 @@ def test_a_table_that_always_moves_is_tried_so_often_and_then_told(
     assert published(world) == [(1, "a"), (10, "x")]
 
 
+@pytest.mark.parametrize("world", ["iceberg"], indirect=True)
+def test_snapshots_expire_by_the_tables_own_settings_with_all_that_only_they_had(
+    world: LakeWorld,
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    table = catalog_of(world.root).load_table(("shop", "orders"))
+    with table.transaction() as transaction:
+        transaction.set_properties(
+            {
+                "history.expire.min-snapshots-to-keep": "5",
+                "history.expire.max-snapshot-age-ms": "0",
+            }
+        )
+    for number in range(10, 40):
+        change(world, number)
+        world.lake.publish_tables()
+    table = catalog_of(world.root).load_table(("shop", "orders"))
+    assert 5 <= len(table.metadata.snapshots) <= 7
+    lists = {each.manifest_list.removeprefix("file://") for each in table.metadata.snapshots}
+    there = (world.root / "shop.orders/metadata").glob("snap-*.avro")
+    assert {str(each) for each in there} == lists
+    oldest = table.scan(snapshot_id=min(table.metadata.snapshots, key=sequence).snapshot_id)
+    assert len(oldest.to_arrow()) >= 24
+    assert published(world) == [(1, "a"), *((number, "x") for number in range(10, 40))]
+
+
+def sequence(snapshot: Any) -> int:
+    return int(snapshot.sequence_number)
+
+
 # --- what the tests do to a table -----------------------------------------------------------
 
 

@@ -108,6 +108,9 @@ class LoadedDelta:
         with _moved_on():
             self._write(files, columns, stamp, "overwrite")
 
+    def tidy(self) -> None:
+        """Do nothing: the library writes checkpoints and drops old logs with its commits."""
+
     def _write(
         self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp, mode: str
     ) -> None:

@@ -7,8 +7,10 @@ matched by name, by the mapping that the table has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +31,24 @@ from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, Tabl
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.snapshots import Snapshot
 
 CATALOG = "catalog.db"
 _PIPELINE, _PLAN, _GENERATION, _FILES = (
     f"cdc.{name}" for name in ("pipeline", "plan", "generation", "files")
 )
-_PROPERTIES = {"format-version": "2", "commit.retry.num-retries": "0"}
+_PROPERTIES = {"commit.retry.num-retries": "0"}
+_KEPT, _KEPT_MS = "history.expire.min-snapshots-to-keep", "history.expire.max-snapshot-age-ms"
+_DEFAULTS = {_KEPT: "100", _KEPT_MS: "3600000"}
+_AT_FIRST = {
+    "format-version": "2",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    **_DEFAULTS,
+}
+"""Of a table that is made: what a commit costs does not grow with each one before it."""
+_ONE_IN = 5
+"""Snapshots expire once a fifth as many are too old as are kept."""
 
 
 def open_tables(root: Path, pipeline: str, plan_id: str) -> IcebergTables:  # noqa: ARG001 - as of each format
@@ -71,7 +85,7 @@ class IcebergTables:
                 _name(table),
                 schema=columns,
                 location=str(folder),
-                properties={**_PROPERTIES, **_stamped(empty)},
+                properties={**_PROPERTIES, **_AT_FIRST, **_stamped(empty)},
             )
         IcebergTable(made).append(files, columns, stamp)
 
@@ -108,6 +122,31 @@ class IcebergTable:
                 transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(stamp))
             self._add(transaction, files, stamp)
 
+    def tidy(self) -> None:
+        """Expire snapshots by the table's own settings, and delete what only they had as lists.
+
+        Files of rows stay.
+        """
+        table, found = self._table, {**_DEFAULTS, **self._table.properties}
+        ordered = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)
+        most, now_ms = int(found[_KEPT]), time.time_ns() // 1_000_000
+        old = [
+            each
+            for each in ordered[: max(0, len(ordered) - most)]
+            if each.timestamp_ms < now_ms - int(found[_KEPT_MS])
+        ]
+        if len(old) <= most // _ONE_IN:
+            return
+        before = datetime.fromtimestamp((old[-1].timestamp_ms + 1) / 1000, UTC)
+        with _moved_on():
+            table.maintenance.expire_snapshots().older_than(before).commit()
+        table = table.refresh()
+        kept = {each.snapshot_id for each in table.metadata.snapshots}
+        left = _lists_of(table, table.metadata.snapshots)
+        for path in _lists_of(table, [each for each in old if each.snapshot_id not in kept]) - left:
+            with suppress(FileNotFoundError):
+                table.io.delete(path)
+
     @contextmanager
     def _commit(
         self, columns: pa.Schema, stamp: Stamp, kept: Collection[str] | None = None
@@ -123,8 +162,9 @@ class IcebergTable:
                 with transaction.update_schema(allow_incompatible_changes=True) as update:
                     for name in gone:
                         update.delete_column((name,))
-            with transaction.update_schema() as update:
-                update.union_by_name(columns)
+            if gone or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
+                with transaction.update_schema() as update:
+                    update.union_by_name(columns)
             yield transaction
 
     def _add(self, transaction: Transaction, files: Sequence[DataFile], stamp: Stamp) -> None:
@@ -136,6 +176,15 @@ class IcebergTable:
             snapshot_properties=_stamped(stamp),
             check_duplicate_files=False,
         )
+
+
+def _lists_of(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
+    """Return the manifests of snapshots, and their lists of manifests."""
+    found = set()
+    for each in snapshots:
+        found.add(each.manifest_list)
+        found.update(manifest.manifest_path for manifest in each.manifests(table.io))
+    return found
 
 
 @contextmanager

@@ -62,6 +62,12 @@ class LoadedTable(Protocol):
         `columns` are the table's then, whatever it had.
         """
 
+    def tidy(self) -> None:
+        """Drop what is too old by the table's own settings, where a commit does not.
+
+        What the table holds does not depend on it. `TableMovedError`.
+        """
+
 
 class LakeTables(Protocol):
     """The tables of one format in one folder."""
