@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.overrides import skip_place
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
+from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import change
@@ -186,6 +187,17 @@ def test_a_table_that_comes_later_is_read_beside_the_stream(logged: Logged) -> N
     assert logged.operations("later") == "rrud"
     assert logged.is_equal("later")
     assert logged.operations("orders") == "rrr"
+
+
+def test_a_table_that_is_being_read_needs_no_resume_and_the_answer_says_so(logged: Logged) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, v INT)")
+    shop.at_source("INSERT INTO later VALUES (1, 1), (2, 2)")
+    plan(shop.run())
+    with pytest.raises(RefusedError, match="later is being read, and needs no `resume`"):
+        resume_tables(shop.run(), [TableId(shop.database, "later")])
+    with pytest.raises(RefusedError, match="orders is not stopped, and needs no `resume`"):
+        resume_tables(shop.run(), [TableId(shop.database, "orders")])
 
 
 def test_a_table_that_goes_stays_in_the_log_and_begins_again_when_it_comes_back(
