@@ -32,9 +32,13 @@ from airflow_cdc_provider.pipeline.steps.jobs import UNREACHABLE, JobEnd, SparkO
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.new_table_watch import NewTableWatch
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
-from airflow_cdc_provider.pipeline.steps.pausing import require_wanted
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
-from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream
+from airflow_cdc_provider.pipeline.steps.start_jobs import (
+    catch_up,
+    require_unpaused,
+    snapshot,
+    stream,
+)
 from airflow_cdc_provider.pipeline.steps.stream_ends import (
     end_of_ended,
     ended_stream,
@@ -86,7 +90,7 @@ def run_until_caught_up(
         work = _Work(run, options, watcher or Watcher(), spark)
         if (ended := ended_stream(run)) is not None:
             return _has_ended(work, ended)
-        require_wanted(run)
+        require_unpaused(run)
         try:
             planned, read = _until_handed_off(work)
         except PausedError:
@@ -200,7 +204,7 @@ def run_continuously(
     """
     with OneSpark() as spark:
         work = _Work(run, options, watcher or Watcher(), spark)
-        require_wanted(run)
+        require_unpaused(run)
         try:
             planned, read = _until_handed_off(work)
         except PausedError:
