@@ -191,8 +191,8 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     lines.append(f"stream: {counts}, at {stream.get('position', '')}")
     beside = form["beside"]
     if beside["tables"]:
-        rows, tables = counted(beside["rows"], "row"), counted(beside["tables"], "table")
-        lines.append(f"beside the stream: {rows} of {tables} read")
+        read_rows = counted(beside["rows"], "row")
+        lines.append(f"beside the stream: {read_rows} of {counted(beside['tables'], 'table')} read")
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     waiting = ", ".join(form["inconsistent"])
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"
