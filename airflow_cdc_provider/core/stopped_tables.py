@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from airflow_cdc_provider.core.errors import CdcError, RetryableError, SplitOutdatedError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    RetryableError,
+    SplitOutdatedError,
+    ValueRefusedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stored_error import StoredError
@@ -47,6 +52,20 @@ def with_way_back(stored: StoredError, table: TableId | str) -> CdcError:
         back = f"`resume` with {table_option(table)}"
         remedy = f"{remedy}; then {back}" if remedy else back
     return type(error)(error.what, error.where, risk, remedy).about(*error.tables)
+
+
+def read_again_by_reset(error: CdcError, tables: Collection[TableId | str]) -> CdcError:
+    """Return the error of a value that has no place, with the command that mends its tables.
+
+    For a sink that takes rows beside its stream. The log keeps such a value for good, so nothing
+    goes on behind it once it is corrected; the tables' rows have to be read again.
+    """
+    if not isinstance(error, ValueRefusedError) or not tables:
+        return error
+    named = " ".join(table_option(table) for table in tables)
+    return error.with_remedy(
+        f"correct the value at the source, then `reset` it with {named}: only that is read again"
+    )
 
 
 def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[StreamSplit, ...]:

@@ -41,6 +41,13 @@ class Part(StrEnum):
     """The heartbeat's question for the end of the source's log."""
 
 
+KNOWN_BY_ITSELF = frozenset({Part.LOCK, Part.TABLES})
+"""Parts whose outages last until they say themselves that these are over.
+
+That the stream goes on, and that the servers answer, says nothing about them.
+"""
+
+
 class Outages:
     """The errors that keep one job from going forward now; safe to use from several threads."""
 
@@ -80,7 +87,8 @@ class Outages:
         """Note that a part fails, or still fails: for `for_s` seconds by now, if that is known."""
         now_us = time.time_ns() // 1000
         with self._lock:
-            self._failures += 1
+            if part is not Part.TABLES:
+                self._failures += 1
             before = self._open.get(part)
             since_us = now_us - int(for_s * 1e6)
             since_us = min(since_us, self._since_us.get(error.code, since_us))
@@ -111,7 +119,7 @@ class Outages:
 
     @property
     def failures(self) -> int:
-        """Return how often a part failed so far."""
+        """Return how often a part failed so far, but for the tables that follow the stream."""
         with self._lock:
             return self._failures
 

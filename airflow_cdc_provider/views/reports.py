@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.converging import Convergence
     from airflow_cdc_provider.pipeline.steps.planning import PlanPreview
+    from airflow_cdc_provider.pipeline.steps.read_beside import ReadBeside
     from airflow_cdc_provider.pipeline.steps.repairing import Repair
 
 Form = dict[str, Any]
@@ -146,7 +147,7 @@ def _splits(rows: int, model: PipelineFile) -> int:
     return max(1, math.ceil(rows / model.snapshot.split_rows))
 
 
-def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
+def run_form(done: Convergence, status: PipelineStatus, seconds: float, beside: ReadBeside) -> Form:
     """Return what a run did, and the pipeline's state after it, as JSON."""
     standing = [table.source for table in status.tables if table.phase in LEFT_ALONE]
     return {
@@ -158,6 +159,7 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
         "stream": {**done.stream.result, "job": done.stream.is_needed},
+        "beside": {"rows": beside.rows, "tables": beside.tables},
         "consistent": not (done.inconsistent or standing)
         and done.stream.result.get("consistent") is not False
         and (status.started is None or status.is_consistent),
@@ -187,6 +189,10 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     else:
         counts = "nothing to do, the sink has all of the source's log"
     lines.append(f"stream: {counts}, at {stream.get('position', '')}")
+    beside = form["beside"]
+    if beside["tables"]:
+        read_rows = counted(beside["rows"], "row")
+        lines.append(f"beside the stream: {read_rows} of {counted(beside['tables'], 'table')} read")
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     waiting = ", ".join(form["inconsistent"])
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"

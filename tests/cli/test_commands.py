@@ -132,6 +132,19 @@ def test_the_log_s_end_is_shown_before_there_is_a_stream(shop: Shop, say: Say) -
         assert wrong[0] in refused.err
 
 
+def test_a_run_says_how_many_rows_of_new_tables_it_read(shop: Shop, say: Say) -> None:
+    assert "beside" not in say("run", "--until", "caught-up").out
+    for name in ("first", "second"):
+        shop.at_source(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+        shop.at_source(f"INSERT INTO {name} VALUES (1), (2)")
+    said = say("run", "--until", "caught-up")
+    assert "beside the stream: 4 rows of 2 tables read" in said.out
+    assert "beside" not in say("run", "--until", "caught-up").out
+    shop.at_source("CREATE TABLE third (id INT PRIMARY KEY)")
+    form = say("run", "--until", "caught-up", "--json").form
+    assert form["beside"] == {"rows": 0, "tables": 1}
+
+
 def test_pause_and_resume_are_heard(shop: Shop, say: Say) -> None:
     assert "is paused" in say("pause").out
     assert say("status", "--json").form["summary"] == "paused"

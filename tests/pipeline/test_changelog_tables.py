@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_cdc_provider.core.errors import (
+    NotConsistentError,
     RefusedError,
     RowsNotLoggedError,
     TablesStoppedError,
@@ -14,6 +15,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.overrides import skip_place
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
+from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import change
@@ -187,6 +189,17 @@ def test_a_table_that_comes_later_is_read_beside_the_stream(logged: Logged) -> N
     assert logged.operations("orders") == "rrr"
 
 
+def test_a_table_that_is_being_read_needs_no_resume_and_the_answer_says_so(logged: Logged) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, v INT)")
+    shop.at_source("INSERT INTO later VALUES (1, 1), (2, 2)")
+    plan(shop.run())
+    with pytest.raises(RefusedError, match="later is being read, and needs no `resume`"):
+        resume_tables(shop.run(), [TableId(shop.database, "later")])
+    with pytest.raises(RefusedError, match="orders is not stopped, and needs no `resume`"):
+        resume_tables(shop.run(), [TableId(shop.database, "orders")])
+
+
 def test_a_table_that_goes_stays_in_the_log_and_begins_again_when_it_comes_back(
     logged: Logged,
 ) -> None:
@@ -232,11 +245,21 @@ def test_a_table_that_cannot_be_followed_stops_alone_and_begins_again_by_reset(
     shop.at_source("UPDATE others SET n = 2")
     with pytest.raises(TablesStoppedError, match="orders"):
         logged.catch_up()
+    error = isolated(shop)
+    assert "CDC-INT-008" in error
+    assert "at the sink" not in error.partition("what to do")[2]  # a log has no table to change
+    assert f"`reset` it with --table {shop.database}.orders: only that" in error
     assert (logged.operations("orders"), logged.operations("others")) == ("rrru", "ru")
     reset_tables(shop.run(), [TableId(shop.database, "orders")])
     logged.catch_up()
     assert logged.operations("orders") == "rrrutrrr"
     assert logged.is_equal("orders")
+
+
+def isolated(shop: Shop) -> str:
+    """The error of the one table that is isolated from the stream."""
+    (found,) = (each.error for each in shop.run().store.tables(shop.run().name) if each.error)
+    return str(found)
 
 
 def test_a_table_that_is_paused_comes_back_by_the_log(logged: Logged) -> None:
@@ -285,6 +308,38 @@ def test_rows_that_the_source_logged_as_text_are_in_the_log_once_the_table_is_re
     logged.catch_up()
     assert logged.operations("orders").startswith("rrrtrrrr")
     assert logged.is_equal("orders")
+
+
+ZERO_DATES = {
+    "when its rows are read again": ("ADD COLUMN day DATE NOT NULL", "SELECT 1"),
+    "when a row changes": (
+        "ADD COLUMN day DATE NOT NULL DEFAULT '0000-00-00'",
+        "UPDATE orders SET note = 'x' WHERE id = 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ZERO_DATES)
+def test_a_zero_date_that_a_new_column_brings_names_the_command_that_brings_its_table_back(
+    logged: Logged, case: str
+) -> None:
+    shop = logged.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    logged.catch_up()
+    loose = "SET SESSION sql_mode = ''"
+    clause, then = ZERO_DATES[case]
+    change(shop, "orders", [loose, f"ALTER TABLE orders {clause}", then])
+    with pytest.raises((NotConsistentError, TablesStoppedError)) as refused:
+        logged.catch_up()
+    told = str(refused.value)
+    assert "CDC-INT-004" in told
+    assert f"then `reset` it with --table {shop.database}.orders" in told
+    assert "zero_dates" not in told  # another one is refused before a `reset` of all
+    change(shop, "orders", [loose, "UPDATE orders SET day = '2026-01-02'"])
+    reset_tables(shop.run(), [TableId(shop.database, "orders")])
+    logged.catch_up()
+    assert logged.operations("orders") == "rrrtrrr"
+    assert all(event["after"]["day"] for event in logged.events("orders")[-3:])
 
 
 def test_a_place_that_is_skipped_has_its_tables_begin_again_in_the_log(

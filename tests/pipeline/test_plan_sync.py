@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import CdcError, PipelineFileError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    NotConsistentError,
+    PausedError,
+    PipelineFileError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, give_back
 from airflow_cdc_provider.pipeline.steps import converging, new_table_watch
 from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.converging import run_continuously, run_until_caught_up
+from airflow_cdc_provider.pipeline.steps.pausing import require_wanted
 from airflow_cdc_provider.pipeline.steps.plan_sync import is_copy_of
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
@@ -22,7 +29,7 @@ from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
 from tests.pipeline.new_table_watch import WRONG
 from tests.pipeline.shop_tables import at_sink, at_source, exclude, later
-from tests.pipeline.synced_shops import continuous, copied, synced, writing
+from tests.pipeline.synced_shops import continuous, copied, options, synced, writing
 from tests.servers.given import SqlServer
 from tests.servers.patience import wait_until
 from tests.servers.proxy import NONE, CuttingProxy, Fault
@@ -356,6 +363,54 @@ def test_a_pause_between_two_streams_ends_the_run_as_one_in_a_stream_does(
         wait_until(lambda: run.store.ensure(run.name).wanted is Wanted.STOP)
     synced(shop)
     assert at_sink(shop, "later") == at_source(shop, "later")
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_pause_while_a_run_plans_a_later_table_ends_it_as_one_in_a_stream_does(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, *, bounded: bool
+) -> None:
+    synced(shop)
+    later(shop)
+
+    def paused_while_planned(run: Run, **more: Any) -> Any:
+        planned = plan(run, **more)
+        run.store.want(run.name, Wanted.STOP)
+        return planned
+
+    run = shop.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(converging, "plan", paused_while_planned)
+        if bounded:  # it never ends well while a table is not consistent
+            with pytest.raises(NotConsistentError, match="later"):
+                run_until_caught_up(run, options(shop))
+        else:
+            done = run_continuously(run, options(shop))
+            assert done.stream.outcome == "stopped"
+            assert [str(table) for table in done.inconsistent] == [f"{shop.database}.later"]
+    with pytest.raises(PausedError):  # as one that was paused before it began
+        run_until_caught_up(run, options(shop))
+    run.store.want(run.name, Wanted.RUN)
+    synced(shop)
+    assert at_sink(shop, "later") == at_source(shop, "later")
+
+
+@pytest.mark.parametrize("step", ["before", "behind"])
+def test_a_pause_while_a_bounded_run_plans_nothing_new_ends_it_well(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    synced(shop)
+
+    def paused(run: Run, **more: Any) -> Any:
+        if step == "before":
+            run.store.want(run.name, Wanted.STOP)
+            require_wanted(run)  # as where tables are removed, to which the stream goes on first
+        planned = plan(run, **more)
+        run.store.want(run.name, Wanted.STOP)
+        return planned
+
+    monkeypatch.setattr(converging, "plan", paused)
+    done = run_until_caught_up(shop.run(), options(shop))
+    assert (done.stream.outcome, done.inconsistent) == ("stopped", ())
 
 
 def test_a_table_that_comes_or_gets_a_name_that_is_picked_is_added_at_once(

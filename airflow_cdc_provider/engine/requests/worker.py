@@ -36,6 +36,7 @@ from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.open_connections import OpenConnections
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
+from airflow_cdc_provider.core.stopped_tables import read_again_by_reset
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.reads import room_for_readers
@@ -268,6 +269,8 @@ class RequestWorker:
         except (FencedError, StateMovedError):
             raise  # another thread, or another owner, goes on with it
         except CdcError as error:
+            if request.kind is RequestKind.ADD:
+                error = read_again_by_reset(error, request.scope.tables)
             self._give_up(resync, RequestStatus.FAILED, StoredError.of(self._scrubbed(error)))
         except Exception:  # noqa: BLE001 - whoever waits must hear of a mistake of ours, too
             if self._closing.is_set():

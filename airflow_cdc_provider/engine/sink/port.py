@@ -382,6 +382,8 @@ class SinkAbilities:
     """Its rows can be marked as deleted, and have columns of metadata."""
     shares_tables: bool = False
     """Several tables of the source can go to one of its tables, each with rows of its own."""
+    mended_by_hand: bool = False
+    """A person may change or drop one of its tables, and `reset` goes on with what is there."""
     facts: tuple[str, ...] = ()
     """What of Debezium's `source` it writes with each change."""
 

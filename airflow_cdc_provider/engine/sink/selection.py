@@ -44,9 +44,20 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.sink.port import SinkAbilities
+from airflow_cdc_provider.engine.sink.remedies import to_begin_again
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_LEAST = SinkAbilities(
+    transactional=False,
+    upserts=False,
+    needs_exact_filter=True,
+    takes_native_chunks=False,
+    verifiable=False,
+    joins=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +102,15 @@ class FewWork:
 class CapturedTables:
     """The plans of a pipeline's tables, and the columns their changes must have."""
 
-    def __init__(self, plans: Sequence[TablePlan], columns: Mapping[TableId, pa.Schema]) -> None:
+    def __init__(
+        self,
+        plans: Sequence[TablePlan],
+        columns: Mapping[TableId, pa.Schema],
+        abilities: SinkAbilities = _LEAST,
+    ) -> None:
         self.plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
+        self.abilities = abilities
+        """What their sink can do, which errors advise by."""
         self._schemas = columns
 
     @property
@@ -117,7 +135,7 @@ class CapturedTables:
                 f"{_difference(wanted, found)}",
                 where=f"table {table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
-                remedy=f"`reset` it with {table_option(table)}: only that is read again",
+                remedy=to_begin_again([table], self.abilities),
             ).about(table)
         return plan
 
@@ -227,18 +245,17 @@ class Selection:
             others_flow = self.of_stopped_table or len(tables) < len(stream.tables)
             return before, _refused(barrier.refusal, barrier, tables, others_flow=others_flow)
         names = ", ".join(str(table) for table in tables)
-        arguments = " ".join(table_option(table) for table in tables)
         plans = [self.captured.plans[table] for table in tables]
         hides = any(plan.shape.hides for plan in plans)
         first = "see that the file still hides what it is to hide of it; then " if hides else ""
         is_shared = any(plan.shard for plan in plans)
         dropped = "" if is_shared else ", or drop its table there, as after a RENAME"
+        by_hand = f"make the same change at the sink{dropped}"
         return before, TableChangedError(
             f"a statement changed {names}: {barrier.sql[:300]}",
             where=barrier.point.where,
             risk="none yet: what came before the statement is committed, nothing behind it",
-            remedy=f"{first}make the same change at the sink{dropped}; "
-            f"then `reset` it with {arguments}: only that is read again",
+            remedy=first + to_begin_again(tables, self.captured.abilities, by_hand=by_hand),
         ).about(*tables)
 
     def work(self, position: LogPosition, stream: StreamSplit) -> TableBatch:

@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.looker import ServerQuery
-from airflow_cdc_provider.engine.outages import Outages, Part
+from airflow_cdc_provider.engine.outages import KNOWN_BY_ITSELF, Outages, Part
 from airflow_cdc_provider.engine.server_looks import (
     SILENT_S,
     SOON_S,
@@ -174,7 +174,7 @@ class Heartbeat:
             over = {part for part, look in looks.items() if not look.is_looking} - failing
         else:
             over = set(Part) if self._goes_on() else set()
-        over.discard(Part.LOCK)  # its watch knows
+        over -= KNOWN_BY_ITSELF
         self._locks.note(self._outages)
         for part in sorted(over & self._outages.parts()):
             self._outages.over(part)

@@ -37,7 +37,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
-from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stopped_tables import StoppedTable, read_again_by_reset
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
@@ -333,8 +333,8 @@ class TableIsolation:
             self._job.store.tell(self._name, text, level=level)
 
     def _scrubbed(self, error: CdcError) -> CdcError:
-        """Return the error without the job's passwords, with what can be done on an edge."""
-        told = for_edge(error, self._job.spec.edge)
+        """Return the error without the job's passwords, with what can be done for its tables."""
+        told = for_edge(read_again_by_reset(error, error.tables), self._job.spec.edge)
         return told.rewritten(self._job.servers.secrets.scrub)
 
 

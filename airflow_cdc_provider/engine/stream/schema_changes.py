@@ -192,7 +192,7 @@ class SchemaChanges:
         refused = found.refused or self._unshared(after) or self._refused(after)
         if refused:
             error = _not_taken(table, refused)
-            raise error if plan.shape.is_identity else error.with_remedy(way_back(plan))
+            raise error if plan.shape.is_identity else error.with_remedy(self._way_back(plan))
         found = self._onto(plan, after, found, at_sink).read_again(why)
         keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
         return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
@@ -418,7 +418,7 @@ class SchemaChanges:
         refused = change.difference.refused or self._unshared(after) or self._shown(plan, said)
         if refused:
             stopped = _stopped(stopped_by, f"{change.table}: {refused}", change.table)
-            raise stopped if plan.shape.is_identity else stopped.with_remedy(way_back(plan))
+            raise stopped if plan.shape.is_identity else stopped.with_remedy(self._way_back(plan))
         return self._by_policy(change, said, stream, stopped_by)
 
     def _copied(
@@ -474,6 +474,10 @@ class SchemaChanges:
             truncates=truncates and policy.truncate is Policy.APPLY,
             stamp=truncation(said.found[0], said.through) if truncates else None,
         )
+
+    def _way_back(self, plan: TablePlan) -> str:
+        """Return what to do about a table whose columns are not what the pipeline says of them."""
+        return way_back(plan, self._job.sink().abilities)
 
     def _shown(self, plan: TablePlan, said: _Statements) -> str:
         """Return why a table would show what is hidden of the one that has its name now."""

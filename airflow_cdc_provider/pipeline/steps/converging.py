@@ -33,7 +33,12 @@ from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.new_table_watch import NewTableWatch
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
-from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream
+from airflow_cdc_provider.pipeline.steps.start_jobs import (
+    catch_up,
+    require_unpaused,
+    snapshot,
+    stream,
+)
 from airflow_cdc_provider.pipeline.steps.stream_ends import (
     end_of_ended,
     ended_stream,
@@ -85,7 +90,11 @@ def run_until_caught_up(
         work = _Work(run, options, watcher or Watcher(), spark)
         if (ended := ended_stream(run)) is not None:
             return _has_ended(work, ended)
-        planned, read = _until_handed_off(work)
+        require_unpaused(run)
+        try:
+            planned, read = _until_handed_off(work)
+        except PausedError:
+            return _paused(work)
         if (ended := ended_stream(run)) is not None:  # with the snapshot
             return Convergence(planned, read, end_of_ended(run, ended), ())
         work.watcher.on_step("stream")
@@ -112,21 +121,54 @@ def _has_ended(work: _Work, ended: StreamSplit) -> Convergence:
     end = end_of_ended(run, ended)
     # a run that was killed at the end has added no keys
     waiting = finish_tables(run) if run.model.stream.has_stream else ()
+    return Convergence(_as_planned(run), None, end, waiting)
+
+
+def _as_planned(run: Run) -> PlanSummary:
+    """Return the plan that a handed-off pipeline has, without a look at what would change it."""
     state = run.store.ensure(run.name)
     plans = tuple(each.plan for each in run.store.tables(run.name))
-    planned = PlanSummary(
-        state.plan_id, state.generation, is_new=False, tables=plans, handed_off=True
+    return PlanSummary(state.plan_id, state.generation, is_new=False, tables=plans, handed_off=True)
+
+
+def _not_begun(work: _Work) -> JobEnd:
+    """Return the end of a stream that was paused before it began, as if it had been just after."""
+    return JobEnd.stopped(work.run.name, JobKind.STREAM)
+
+
+def _paused(work: _Work, *, may_wait: bool = False) -> Convergence:
+    """Return the result of a run that was paused between its jobs, as it might have been in one.
+
+    Unless the tables may wait for their consistent point, `NotConsistentError` names those that do.
+    """
+    run = work.run
+    if not run.store.is_handed_off(run.name):
+        raise _snapshot_stopped(run)
+    if not may_wait and inconsistent_tables(run):
+        raise not_consistent(run, stopped=True)
+    return Convergence(_as_planned(run), None, _not_begun(work), finish_tables(run))
+
+
+def _snapshot_stopped(run: Run) -> StateMovedError:
+    """Return the error of a snapshot that was asked to stop."""
+    return StateMovedError(
+        f"the snapshot of {run.name} was asked to stop",
+        where=f"state of {run.name}",
+        risk="none: what is read stays read",
+        remedy="resume the pipeline and run again; it goes on from there",
     )
-    return Convergence(planned, None, end, waiting)
 
 
 def _consistent(work: _Work) -> JobEnd:
     """Stream to the end of the log, in rounds until all tables are consistent."""
     is_stopped, rounds = False, list[JobEnd]()
     for _ in range(_MOST_ROUNDS):
-        ended = catch_up(
-            work.run, work.options, on_tick=work.watcher.on_tick, start=work.spark.start
-        )
+        try:
+            ended = catch_up(
+                work.run, work.options, on_tick=work.watcher.on_tick, start=work.spark.start
+            )
+        except PausedError:
+            ended = _not_begun(work)
         rounds.append(ended)
         if not inconsistent_tables(work.run) and not _is_to_end(work.run):
             return _all_in_all(rounds)
@@ -162,16 +204,21 @@ def run_continuously(
     """
     with OneSpark() as spark:
         work = _Work(run, options, watcher or Watcher(), spark)
-        planned, read = _until_handed_off(work)
+        require_unpaused(run)
+        try:
+            planned, read = _until_handed_off(work)
+        except PausedError:
+            return _paused(work, may_wait=True)
         work.watcher.on_step("stream")
         ended = _stream(work)
         while isinstance(ended, Run):
             work = replace(work, run=ended)
             try:
                 planned = _planned_in_time(work)
+            except PausedError:
+                ended = _not_begun(work)
+            else:
                 ended = _stream(work)
-            except PausedError:  # between two streams, as it might have been in one
-                ended = JobEnd.stopped(run.name, JobKind.STREAM)
         return Convergence(planned, read, ended, finish_tables(work.run))
 
 
@@ -211,6 +258,8 @@ def _stream(work: _Work) -> JobEnd | Run:
 
     try:
         return stream(work.run, work.options, on_tick=on_tick, start=work.spark.start)
+    except PausedError:
+        return _not_begun(work)
     except FencedError:
         if not later.is_found:
             raise
@@ -248,12 +297,7 @@ def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:
     watcher.on_step("snapshot")
     read = snapshot(run, work.options, on_tick=watcher.on_tick, start=work.spark.start)
     if read is not None and read.outcome == "stopped":
-        raise StateMovedError(
-            f"the snapshot of {run.name} was asked to stop",
-            where=f"state of {run.name}",
-            risk="none: what is read stays read",
-            remedy="resume the pipeline and run again; it goes on from there",
-        )
+        raise _snapshot_stopped(run)
     watcher.on_step("hand-off")
     hand_off(run)
     if planned.not_copied:  # they came, or were picked, while others were read

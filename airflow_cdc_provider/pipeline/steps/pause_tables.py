@@ -20,6 +20,9 @@ from airflow_cdc_provider.pipeline.steps.sink import sink_of
 from airflow_cdc_provider.state.asking import ask_about_tables
 
 _POLL_S = 0.5
+_BEING_READ = frozenset(
+    {TablePhase.PLANNED, TablePhase.SNAPSHOT, TablePhase.READ, TablePhase.CHANGED}
+)
 
 
 def pause_tables(run: Run, tables: Collection[TableId]) -> Request:
@@ -38,7 +41,8 @@ def resume_tables(run: Run, tables: Collection[TableId]) -> Request:
     phases = _phases(run, tables)
     for table in tables:
         if phases[table] not in LEFT_ALONE and not _is_being_paused(run, table):
-            raise _refused(f"{table} is not stopped: it is {phases[table].value}", "leave it out")
+            now = "being read" if phases[table] in _BEING_READ else "not stopped"
+            raise _refused(f"{table} is {now}, and needs no `resume`", "leave it out")
     return ask_about_tables(run.store, run.name, RequestKind.RESUME, tables, by=this_person())
 
 

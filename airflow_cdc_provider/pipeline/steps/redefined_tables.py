@@ -131,7 +131,7 @@ def _definitions(
 def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:
     """Return one table's schema change; refuse if the file's policy is to stop."""
     definitions = offered(source_of(run), FollowsDefinitions)
-    require_answered(before, after, definitions)
+    require_answered(before, after, definitions, sink_of(run))
     found = difference_between(before, after, definitions)
     kinds = set(found.kinds)
     if found.added and found.dropped:

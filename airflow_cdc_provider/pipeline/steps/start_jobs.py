@@ -163,7 +163,7 @@ def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
 def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
     """Return the job that streams to the log's end, or its end if there is nothing to do."""
     if (ended := ended_stream(run)) is not None:
-        _require_unpaused(run)
+        require_unpaused(run)
         return end_of_ended(run, ended)
     require_may_end(run)
     spec = _stream_to_do(run, "bounded")
@@ -181,7 +181,7 @@ def _here(run: Run, spec: JobSpec, options: SparkOptions) -> InProcessJob | None
 
 def _make_ready(run: Run) -> Readiness:
     """Own the pipeline, reconcile and claim its sink tables, as each job needs first."""
-    _require_unpaused(run)
+    require_unpaused(run)
     require_not_ended(run)
     require_unchanged(run)
     with closing(open_ledger(run)) as ledger:
@@ -191,7 +191,7 @@ def _make_ready(run: Run) -> Readiness:
     return Readiness(generation, correction.handed_off)
 
 
-def _require_unpaused(run: Run) -> None:
+def require_unpaused(run: Run) -> None:
     """Refuse to start anything of a pipeline that is paused."""
     if run.store.ensure(run.name).wanted is Wanted.STOP:
         raise PausedError(

@@ -108,14 +108,16 @@ class ChangelogSink:
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
         """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
-        return LogChangeSink(self._files, self.owner, CapturedTables(self.plans, columns))
+        return LogChangeSink(
+            self._files, self.owner, CapturedTables(self.plans, columns, self.abilities)
+        )
 
     def open_stopped(
         self, table: TableId, columns: Mapping[TableId, pa.Schema], /, *, is_ahead: bool = False
     ) -> LogChangeSink:
         """Open the sink that appends the changes of one isolated table."""
         del is_ahead  # files have no definition that could be ahead
-        captured = CapturedTables(self.plans, columns)
+        captured = CapturedTables(self.plans, columns, self.abilities)
         return LogChangeSink(self._files, self.owner, captured, alone=table)
 
     @property

@@ -112,7 +112,9 @@ class LakeSink:
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
         """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
-        return LogChangeSink(self._files, self.owner, CapturedTables(self.plans, columns))
+        return LogChangeSink(
+            self._files, self.owner, CapturedTables(self.plans, columns, self.abilities)
+        )
 
     def current_rows(self, plan: TablePlan) -> str:
         """Return the SQL query of a table's current rows, by its name in the catalog."""

@@ -18,4 +18,5 @@ ABILITIES = SinkAbilities(
     has_column_types=True,
     marks_rows=True,
     shares_tables=True,
+    mended_by_hand=True,
 )

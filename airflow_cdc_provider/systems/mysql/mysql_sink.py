@@ -210,7 +210,7 @@ class MySqlSink:
             MySqlChangeStore,
         )
 
-        captured = CapturedTables(self.plans, columns)
+        captured = CapturedTables(self.plans, columns, self.abilities)
         store = MySqlChangeStore(
             lambda: self._session("applying changes", scripts=True, repeatable=self._is_guarded),
             self.owner,

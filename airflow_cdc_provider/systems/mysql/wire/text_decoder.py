@@ -90,8 +90,8 @@ class TextDecoder:
             where=f"table {self._table.table}, column {column.name}, key {', '.join(key) or '-'}",
             risk="nothing was written; the value would be lost or changed",
             remedy=(
-                "for zero and partial dates set source.zero_dates to null or text; "
-                "else mend the value at the source"
+                "correct the value at the source and run again; or, of zero and partial dates, set "
+                "source.zero_dates to null or text and `reset` the pipeline"
             ),
         )
 

@@ -252,7 +252,8 @@ def _no_day(parts: _Parts, row: int) -> ValueRefusedError:
     return ValueRefusedError(
         f"{shown} is no day of the calendar",
         risk="the sink has no such value",
-        remedy="set source.zero_dates to null or text, or correct the row",
+        remedy="correct the row, or set source.zero_dates to null or text; then `reset` the "
+        "pipeline, for the log keeps that value",
     )
 
 

@@ -1,0 +1,73 @@
+"""An outage of a lake's tables lasts until they are committed again, though the stream goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.records import OUTAGE_OVER, NoteKind
+from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from tests.end_to_end.changelog import CommandLine
+from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
+from tests.systems.lake.reading import table_of
+
+NAME = PipelineName("changes")
+IN_THE_WAY = {"iceberg": "metadata", "delta": "_delta_log"}
+"""The folder of a table's own that a file takes the place of, so that nothing is committed."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("form", IN_THE_WAY)
+def test_tables_that_cannot_be_committed_are_an_outage_until_they_can(
+    mysql_server: SqlServer, mysql_database: str, tmp_path: Path, form: str
+) -> None:
+    table = f"{mysql_database}.items"
+    mysql_server.execute(f"CREATE TABLE {table} (id INT AUTO_INCREMENT PRIMARY KEY)")
+    run = CommandLine(tmp_path, mysql_server.dsn(), table, sink=f"type: {form}, commit_seconds: 1")
+    text = run.file.read_text().replace("spark: {always: true, ", "spark: {")
+    run.file.write_text(text.replace("mode: bounded", "mode: continuous"))
+    assert run("run", "--until", "caught-up")[0] == 0  # without a row no table is made
+    obstacle = run.log / table / IN_THE_WAY[form]
+    obstacle.parent.mkdir(parents=True, exist_ok=True)
+    obstacle.touch()
+    mysql_server.execute(f"INSERT INTO {table} VALUES (NULL), (NULL)")
+    process = run.started("run")
+    try:
+        with closing(open_store(run.environment["LOG_STATE"])) as store:
+            wait_until(lambda: bool(outages(store)), seconds=60)
+            seen = []
+            until_s = time.monotonic() + 12
+            while time.monotonic() < until_s:
+                mysql_server.execute(f"INSERT INTO {table} VALUES (NULL)")
+                seen.append(outages(store))
+                time.sleep(0.3)
+            assert {tuple(each) for each in seen} == {("tables",)}
+            assert overs(store) == []
+            (told,) = json.loads(run("status", "--json")[1])["outages"]
+            assert told["error"]["code"] == "CDC-SNK-001"
+            obstacle.unlink()
+            wait_until(lambda: bool(overs(store)), seconds=60)
+            assert outages(store) == []
+        assert run("pause")[0] == 0
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert table_of(form, run.log, table).num_rows == 2 + len(seen)
+
+
+def outages(store: SqlStateStore) -> list[str]:
+    """The parts of the job that are failing, by its last note."""
+    note = store.note(NAME, NoteKind.OUTAGES)
+    return [] if note is None else [each["part"] for each in note.form["outages"]]
+
+
+def overs(store: SqlStateStore) -> list[str]:
+    """What the events say of outages that are over."""
+    return [each.text for each in store.events(NAME) if each.text.startswith(OUTAGE_OVER)]
