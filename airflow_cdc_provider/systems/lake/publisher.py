@@ -178,9 +178,10 @@ class Publisher:
                 loaded.exchange([*read, *made], new.columns, wanted)
             else:
                 loaded.append([*read, *made], new.columns, wanted)
-        except TableMovedError:
-            for each in made:  # no commit names it
-                each.path.unlink(missing_ok=True)
+        except Exception as error:
+            if isinstance(error, TableMovedError) or not _has(tables.load(table), wanted):
+                for each in made:  # no commit names it
+                    each.path.unlink(missing_ok=True)
             raise
         log.info("table published: table=%s files=%d", table, len(new.changes))
         if (published := tables.load(table)) is not None:
@@ -220,6 +221,12 @@ class Publisher:
             risk="none: the changes are in the log, and the tables have what they had",
             remedy="make the folder writable and give it room; the tables catch up by themselves",
         )
+
+
+def _has(loaded: LoadedTable | None, wanted: Stamp) -> bool:
+    """Tell whether a commit whose outcome is unknown was made, by what the table says."""
+    stamp = None if loaded is None else loaded.stamp
+    return stamp is not None and (stamp.plan_id, stamp.files) == (wanted.plan_id, wanted.files)
 
 
 def _followed(state: LogState) -> list[TableId]:

@@ -122,6 +122,26 @@ def test_a_commit_whose_outcome_is_unknown_is_looked_up(
     assert published(world) == [(1, "a"), (10, "x")]
 
 
+def test_a_commit_that_fails_again_and_again_leaves_no_files_behind(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        around_commit(patched, world.form, "before", full)
+        for _ in range(3):
+            with pytest.raises(SinkUnreachableError, match="No space left"):
+                world.lake.publish_tables()
+    assert list((world.root / "shop.orders").glob("changes-*")) == []
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
 def test_a_kill_between_the_commit_and_the_log_leaves_nothing_twice(
     world: LakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
