@@ -32,7 +32,7 @@ class PublishedTables:
         self._following = following
         self._outages = outages
         self._found: CdcError | None = None
-        self._closing = threading.Event()
+        self._turn, self._closing = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="cdc-published", daemon=True)
 
     def __enter__(self) -> PublishedTables:
@@ -49,9 +49,10 @@ class PublishedTables:
             raise self._found
 
     def publish(self) -> None:
-        """Bring the tables to the end of the log now."""
-        if self._sink is not None and self._found is None:
-            self._sink.publish_tables()
+        """Bring the tables to the end of the log now; behind who is at it, not beside."""
+        with self._turn:
+            if self._sink is not None and self._found is None:
+                self._sink.publish_tables()
 
     def _run(self) -> None:
         """Publish at once and at each interval; an error that no retry mends ends the stream."""

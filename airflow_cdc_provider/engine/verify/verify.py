@@ -31,7 +31,7 @@ from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import VerifyReport
-from airflow_cdc_provider.engine.sink.port import Sink
+from airflow_cdc_provider.engine.sink.port import HoldsChanges, Sink
 from airflow_cdc_provider.engine.verify.comparison import Comparison
 from airflow_cdc_provider.engine.verify.pairs import Pairing
 
@@ -220,9 +220,10 @@ class _Run:
 
 def _incomparable(source: Source, sink: Sink) -> RefusedError:
     """Return the error for two systems whose rows cannot be compared."""
+    by_query = "compare by the query of the current rows, which `show` prints"
     return RefusedError(
         f"verify cannot compare {source} with {sink}",
         where="verify",
         risk="none: nothing was compared",
-        remedy="compare the two by other means",
+        remedy=by_query if isinstance(sink, HoldsChanges) else "compare the two by other means",
     )

@@ -36,8 +36,8 @@ def reset(run: Run) -> str:
             f"{tables} now. The next run reads them."
         )
     return (
-        f"{run.name} has a new plan for {tables}. Sink tables stay and are "
-        "replaced split by split by the next run; splits and position of the old plan are "
+        f"{run.name} has a new plan for {tables}. Sink tables stay, and "
+        "their rows are replaced by the next run; splits and position of the old plan are "
         "forgotten in state and ledger."
     )
 

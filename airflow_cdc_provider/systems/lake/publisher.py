@@ -12,8 +12,8 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,15 +65,11 @@ class Publisher:
         self._manifest.require_owner(state, self._owner.generation)
         if state.stream is None:
             return
-        try:
+        with self._explained():
             tables = self._open_tables(state.plan_id)
             brought = {
                 table_folder(each): self._bring(tables, each, state) for each in _followed(state)
             }
-        except CdcError:
-            raise
-        except Exception as error:  # the libraries have errors of many kinds, and the log has all
-            raise self._unreachable(error) from error
         self._take_over(state, brought)
 
     def is_behind(self) -> bool:
@@ -81,8 +77,19 @@ class Publisher:
         state = self._manifest.read()
         if state.stream is None:
             return False
-        tables = self._open_tables(state.plan_id)
-        return any(self._lacks_some(tables, each, state) for each in _followed(state))
+        with self._explained():
+            tables = self._open_tables(state.plan_id)
+            return any(self._lacks_some(tables, each, state) for each in _followed(state))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell what the formats' libraries meet, of many kinds, as tables that are out of reach."""
+        try:
+            yield
+        except CdcError:
+            raise
+        except Exception as error:
+            raise self._unreachable(error) from error
 
     def _lacks_some(self, tables: LakeTables, table: TableId, state: LogState) -> bool:
         """Tell whether a table does not have all that the log holds for it."""

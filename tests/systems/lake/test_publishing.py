@@ -254,6 +254,89 @@ def test_a_table_of_others_is_refused(world: LakeWorld, pipeline: str, tmp_path:
         world.under(1).publish_tables()
 
 
+def set_back(world: LakeWorld, commits: int) -> None:
+    """Set the table back by so many commits, as somebody else does."""
+    if world.form == "delta":
+        restored = DeltaTable(str(world.root / "shop.orders"))
+        restored.restore(restored.version() - commits)
+        return
+    table = catalog_of(world.root).load_table(("shop", "orders"))
+    ordered = sorted(table.metadata.snapshots, key=sequence)
+    table.manage_snapshots().rollback_to_snapshot(ordered[-1 - commits].snapshot_id).commit()
+
+
+def test_a_table_that_was_set_back_behind_our_back_is_an_error(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    for number in (10, 11):
+        change(world, number)
+        world.lake.publish_tables()
+    set_back(world, 1)
+    assert published(world) == [(1, "a"), (10, "x")]
+    for number in (12, 13):
+        change(world, number)
+        with pytest.raises(IntegrityError, match="it was dropped or set back"):
+            world.lake.publish_tables()
+    again_by(world, 2, (1, "new"))
+    world.under(2).publish_tables()
+    assert published(world) == [(1, "new")]
+
+
+def test_a_table_that_was_set_back_gets_again_what_the_log_has_still(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    world.lake.publish_tables()
+    change(world, 11)
+    with monkeypatch.context() as patched:
+        patched.setattr(publisher_module.Publisher, "_take_over", lambda *_: None)
+        world.lake.publish_tables()
+    set_back(world, 1)
+    change(world, 12)
+    for _ in range(2):
+        world.lake.publish_tables()
+        assert published(world) == [(1, "a"), (10, "x"), (11, "x"), (12, "x")]
+
+
+def test_a_table_that_is_compacted_and_changed_by_others_is_gone_on_with(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    for number in (10, 11):
+        change(world, number)
+        world.lake.publish_tables()
+        if world.form == "delta":
+            DeltaTable(str(world.root / "shop.orders")).optimize.compact()
+        else:
+            table = catalog_of(world.root).load_table(("shop", "orders"))
+            table.overwrite(table.scan().to_arrow())
+    change(world, 12)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x"), (11, "x"), (12, "x")]
+
+
+@pytest.mark.parametrize("world", ["iceberg"], indirect=True)
+def test_files_of_a_table_that_the_catalog_knows_are_missed(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    for each in (world.root / "shop.orders/metadata").glob("*.json"):
+        each.unlink()
+    for ask in (world.lake.publish_tables, world.lake.has_unpublished):
+        with pytest.raises(RefusedError, match=r"files of that table are gone: .*json"):
+            ask()
+
+
+def test_a_catalog_that_does_not_answer_is_told_by_whoever_asks(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    if world.form == "delta":
+        (world.root / "shop.orders/_delta_log/00000000000000000000.json").write_text("nonsense")
+    else:
+        (world.root / "catalog.db").write_text("nonsense" * 1000)
+    for ask in (world.lake.publish_tables, world.lake.has_unpublished):
+        with pytest.raises(SinkUnreachableError, match="tables cannot be committed to"):
+            ask()
+
+
 def test_a_table_that_was_dropped_behind_our_back_is_an_error(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     change(world, 10)

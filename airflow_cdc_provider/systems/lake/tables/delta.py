@@ -8,8 +8,9 @@ do; and it commits on the version that was loaded or not at all, because its ret
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,9 +82,28 @@ class LoadedDelta:
         generation = self._table.transaction_version(_generation_of(self._pipeline))
         if generation is None:
             return None
+        if (restored := self._restored()) is not None:
+            return replace(restored, generation=generation)
         files = self._table.transaction_version(_files_of(self._pipeline, self._plan_id))
         plan_id = "" if files is None else self._plan_id
         return Stamp(self._pipeline, plan_id, generation, files or 0)
+
+    def _restored(self) -> Stamp | None:
+        """Return what the table holds if somebody restored an older version; None if nobody did.
+
+        The versions of applications stay then, so the commit that was restored is asked.
+        """
+        if _STAMP in self._table.history(1)[0]:
+            return None
+        limit = None
+        for each in self._table.history():
+            if limit is not None and each["version"] > limit:
+                continue
+            if each.get("operation") == "RESTORE":
+                limit = _version_of(each["operationParameters"])
+            elif _STAMP in each:
+                return None if limit is None else _stamp_from(each[_STAMP])
+        return None if limit is None else Stamp(self._pipeline, "", 0, 0)
 
     @property
     def columns(self) -> pa.Schema:
@@ -157,6 +177,18 @@ def _stamped(stamp: Stamp) -> CommitProperties:
             Transaction(_files_of(stamp.pipeline, stamp.plan_id), stamp.files),
         ],
     )
+
+
+def _stamp_from(text: str) -> Stamp:
+    """Return the stamp that a commit's metadata has."""
+    told = json.loads(text)
+    return Stamp(told["pipeline"], told["plan"], told["generation"], told["files"])
+
+
+def _version_of(parameters: Mapping[str, str]) -> int:
+    """Return the version that a RESTORE names; 0, the first, if it names a time."""
+    version = parameters.get("version")
+    return int(version) if version is not None and version.isdigit() else 0
 
 
 def _generation_of(pipeline: str) -> str:

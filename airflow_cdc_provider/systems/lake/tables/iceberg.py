@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.expressions import AlwaysTrue
 
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 CATALOG = "catalog.db"
-_PIPELINE, _PLAN, _GENERATION, _FILES = (
-    f"cdc.{name}" for name in ("pipeline", "plan", "generation", "files")
+_PIPELINE, _PLAN, _GENERATION, _FILES, _WRITTEN = (
+    f"cdc.{name}" for name in ("pipeline", "plan", "generation", "files", "written")
 )
 _PROPERTIES = {"commit.retry.num-retries": "0"}
 _KEPT, _KEPT_MS = "history.expire.min-snapshots-to-keep", "history.expire.max-snapshot-age-ms"
@@ -70,6 +72,14 @@ class IcebergTables:
             return IcebergTable(self._catalog.load_table(_name(table)))
         except NoSuchTableError:
             return None
+        except FileNotFoundError as error:
+            raise RefusedError(
+                f"the catalog knows {table}, and files of that table are gone: {error}",
+                where=str(self._root / CATALOG),
+                risk="none: nothing was committed to the table, and the log has what it lacks",
+                remedy="put the files back; or drop the table in the catalog, or delete the "
+                "catalog if it knows nothing else, then `reset` the pipeline: it is made anew",
+            ) from error
 
     def create(
         self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
@@ -98,11 +108,36 @@ class IcebergTable:
 
     @property
     def stamp(self) -> Stamp | None:
-        """Return what the table holds of a log."""
+        """Return what the table holds of a log.
+
+        Properties stay when somebody sets the table back, so they count only with the snapshot
+        that was made with them. One that has expired cannot be asked.
+        """
         found = self._table.properties
         if _PIPELINE not in found:
             return None
-        return Stamp(found[_PIPELINE], found[_PLAN], int(found[_GENERATION]), int(found[_FILES]))
+        told = Stamp(found[_PIPELINE], found[_PLAN], int(found[_GENERATION]), int(found[_FILES]))
+        written, last = found.get(_WRITTEN, ""), self._last_written()
+        if not written or last is None or last == (told.plan_id, int(written)):
+            return told
+        return replace(told, plan_id=last[0], files=last[1])
+
+    def _last_written(self) -> tuple[str, int] | None:
+        """Return plan and files of the last snapshot of ours that the table stands on.
+
+        None if that has expired.
+        """
+        snapshot = self._table.current_snapshot()
+        if snapshot is None:
+            return "", 0
+        while snapshot is not None:
+            summary = snapshot.summary
+            if summary is not None and summary.get(_FILES) is not None:
+                return str(summary.get(_PLAN)), int(summary.get(_FILES) or 0)
+            if snapshot.parent_snapshot_id is None:
+                return "", 0
+            snapshot = self._table.snapshot_by_id(snapshot.parent_snapshot_id)
+        return None
 
     @property
     def columns(self) -> pa.Schema:
@@ -113,6 +148,8 @@ class IcebergTable:
         """Add files in one commit."""
         with self._commit(columns, stamp) as transaction:
             self._add(transaction, files, stamp)
+            if files:
+                transaction.set_properties({_WRITTEN: str(stamp.files)})
 
     def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Put files in the place of all that is there, in one commit."""
@@ -121,6 +158,7 @@ class IcebergTable:
             if self._table.current_snapshot() is not None:
                 transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(stamp))
             self._add(transaction, files, stamp)
+            transaction.set_properties({_WRITTEN: str(stamp.files) if files else ""})
 
     def tidy(self) -> None:
         """Expire snapshots by the table's own settings, and delete what only they had as lists.
