@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from airflow_cdc_provider.core.errors import (
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps import converging, start_jobs
 from airflow_cdc_provider.pipeline.steps.overrides import skip_place
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.planning import plan
@@ -174,6 +176,24 @@ def test_a_partition_that_is_dropped_is_gone_from_the_log_too(logged: Logged) ->
     logged.catch_up()
     assert logged.operations("parted") == "rrtr"
     assert logged.is_equal("parted")
+
+
+def test_a_table_that_changes_while_it_is_first_read_begins_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = Logged.of(shop, form="parquet")
+    read, left = start_jobs.snapshot, ["ALTER TABLE orders ADD COLUMN more INT DEFAULT 7"]
+
+    def altered_first(*given: Any, **named: Any) -> Any:
+        if left:
+            shop.at_source(left.pop())
+            shop.at_source("INSERT INTO orders (id) VALUES (9)")
+        return read(*given, **named)
+
+    monkeypatch.setattr(converging, "snapshot", altered_first)
+    logged.catch_up()
+    assert (left, logged.operations("orders")) == ([], "rrrr")
+    assert logged.is_equal("orders")
 
 
 def test_a_table_that_comes_later_is_read_beside_the_stream(logged: Logged) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps import converging, start_jobs
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
@@ -69,6 +72,8 @@ BEGINS_AGAIN = {
     "a column with a default": "ADD COLUMN more INT NOT NULL DEFAULT 7",
     "a default that may be NULL": "ADD COLUMN more INT DEFAULT 7",
     "another name": "RENAME COLUMN c TO d",
+    "a name in another case": "RENAME COLUMN c TO C",
+    "a number as a time": "DROP COLUMN c, ADD COLUMN c DATETIME(3)",
     "a name and a type that another column had": "DROP COLUMN c, RENAME COLUMN a TO c",
     "a number as text": "MODIFY c VARCHAR(20)",
     "beyond all numbers": "MODIFY c BIGINT UNSIGNED",
@@ -123,6 +128,23 @@ def test_a_wider_type_is_taken_as_it_is_where_the_format_widens(lake: Lake, case
     assert lake.is_equal("kept")
 
 
+@pytest.mark.parametrize("by", ["the stream", "reset"])
+def test_a_table_gets_its_first_time_without_a_zone(lake: Lake, by: str) -> None:
+    shop = lake.shop
+    shop.at_source("UPDATE orders SET note = NULL")
+    shop.at_source("ALTER TABLE orders MODIFY note DATETIME")
+    if by == "reset":
+        run = shop.run()
+        reset(run)
+        run.close()
+    shop.at_source("INSERT INTO orders VALUES (9, '2024-01-01', 9)")
+    lake.catch_up()
+    assert lake.is_equal("orders")
+    shop.at_source("DELETE FROM orders WHERE id = 9")
+    lake.catch_up()
+    assert lake.is_equal("orders")
+
+
 def test_a_type_that_does_not_fit_is_mended_by_reset_of_the_pipeline(lake: Lake) -> None:
     shop = lake.shop
     shop.at_source("ALTER TABLE orders MODIFY code VARCHAR(9), RENAME COLUMN note TO remark")
@@ -132,6 +154,62 @@ def test_a_type_that_does_not_fit_is_mended_by_reset_of_the_pipeline(lake: Lake)
     lake.catch_up()
     assert lake.operations("orders") == "rrr"
     assert lake.is_equal("orders")
+
+
+def test_a_column_that_readers_could_not_tell_from_ours_stops_its_table(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, n INT)")
+    lake.catch_up()
+    shop.at_source("ALTER TABLE orders ADD COLUMN _OP INT")
+    shop.at_source("INSERT INTO others VALUES (1, 1)")
+    with pytest.raises(TablesStoppedError, match="_op would be there twice"):
+        lake.catch_up()
+    assert lake.operations("others") == "c"
+    shop.at_source("ALTER TABLE orders RENAME COLUMN _OP TO op")
+    reset_tables(shop.run(), [TableId(shop.database, "orders")])
+    lake.catch_up()
+    assert lake.is_equal("orders")
+
+
+def test_tables_that_change_while_they_are_first_read_begin_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = lake.shop
+    run = shop.run()
+    reset(run)
+    run.close()
+    read, left = start_jobs.snapshot, ["ALTER TABLE orders ADD COLUMN more INT DEFAULT 7"]
+
+    def altered_first(*given: Any, **named: Any) -> Any:
+        if left:
+            shop.at_source(left.pop())
+            shop.at_source("INSERT INTO orders (id) VALUES (9)")
+        return read(*given, **named)
+
+    monkeypatch.setattr(converging, "snapshot", altered_first)
+    lake.catch_up()
+    assert left == []
+    assert lake.is_equal("orders")
+
+
+def test_rows_of_definitions_between_are_left_out_of_a_table_that_begins_again(lake: Lake) -> None:
+    shop = lake.shop
+    for table in (
+        "later (id INT PRIMARY KEY, v INT, w INT)",
+        "later (a INT, b INT, PRIMARY KEY (b, a))",
+        "later (id INT PRIMARY KEY, v INT)",
+    ):
+        shop.at_source("DROP TABLE IF EXISTS later")
+        shop.at_source(f"CREATE TABLE {table}")
+        shop.at_source(
+            "INSERT INTO later VALUES (1, 2, 3)"
+            if "w" in table
+            else "INSERT INTO later VALUES (1, 2)"
+        )
+        if "w" in table:
+            lake.catch_up()
+    lake.catch_up()
+    assert lake.is_equal("later")
 
 
 def test_a_table_that_comes_later_is_read_beside_the_stream(lake: Lake) -> None:

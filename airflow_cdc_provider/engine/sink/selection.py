@@ -330,8 +330,8 @@ class Selection:
             progress = stream.progress_of(changes.table)
             if progress is None:
                 continue  # it is being read again; its hand-off brings the stream back here
-            if progress.is_unread and self._is_keyless(changes.table):
-                continue  # what they change is not there yet; its rows come with them
+            if progress.is_unread and self._comes_with_rows(changes.table):
+                continue  # what they change is not there yet, and may be defined otherwise
             kept = self._owned(changes, progress, position, behind=behind)
             if progress.is_unread:
                 kept = self._of_joined_ranges(kept)
@@ -349,14 +349,19 @@ class Selection:
         if self.joined is None or plan is None:
             return changes
         ranges = self.joined.get(changes.table, ())
-        if ranges and not comparable(plan.schema.key_kinds):
+        if not comparable(plan.schema.key_kinds):
             return changes  # rows that come later take their places
         return within(changes, ranges, plan.schema.primary_key)
 
-    def _is_keyless(self, table: TableId) -> bool:
-        """Tell whether a table has no key in the plan: its changes need the rows that they name."""
+    def _comes_with_rows(self, table: TableId) -> bool:
+        """Tell whether an unread table has none of the rows that its changes are about.
+
+        One without a key in the plan has none before all are read; a sink that has `joined` ranges
+        has none before the first.
+        """
         plan = self.captured.plans.get(table)
-        return plan is not None and not plan.schema.has_key
+        is_keyless = plan is not None and not plan.schema.has_key
+        return is_keyless or (self.joined is not None and not self.joined.get(table))
 
     def _owned(
         self, changes: TableChanges, progress: TableProgress, position: LogPosition, *, behind: bool

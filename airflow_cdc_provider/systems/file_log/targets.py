@@ -189,7 +189,7 @@ class LogTables:
         A table whose key cannot be compared any more is refused.
         """
         self.require_fit([change.after])
-        if change.truncates:  # a log has an event of each TRUNCATE, which is written elsewhere
+        if change.truncates and not change.rereads:  # a log's event of it is written elsewhere
             raise RefusedError(
                 f"{change.table} was truncated before it was in step with its source",
                 where=f"table {change.table}",

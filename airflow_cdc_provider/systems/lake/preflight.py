@@ -73,11 +73,15 @@ def _folder_name(root: Path, plan: TablePlan) -> Iterator[Finding]:
         )
 
 
+def names_twice(plan: TablePlan) -> list[str]:
+    """Return the names that a table's columns would have more than once, whatever their case."""
+    names = [column.name.lower() for column in plan.target.copied_columns]
+    return sorted(name for name, count in Counter((*names, *CHANGE_COLUMNS)).items() if count > 1)
+
+
 def _columns(plan: TablePlan) -> Iterator[Finding]:
     """Yield a finding if a table's columns cannot be told apart at the sink."""
-    names = [column.name.lower() for column in plan.target.copied_columns]
-    twice = sorted(name for name, count in Counter((*names, *CHANGE_COLUMNS)).items() if count > 1)
-    if twice:
+    if twice := names_twice(plan):
         yield Finding(
             LakeCode.COLUMN_NAME,
             Level.BLOCK,

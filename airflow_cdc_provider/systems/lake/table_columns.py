@@ -32,6 +32,7 @@ def _with(table: TableId, columns: pa.Schema, more: pa.Schema, *, widens: bool) 
         place = columns.get_field_index(field.name)
         wanted = pa.field(field.name, _plain(field.type))
         if place < 0:
+            _require_own_name(table, columns, field.name)
             columns = columns.append(wanted)
             continue
         there = columns.field(place).type
@@ -46,6 +47,18 @@ def _with(table: TableId, columns: pa.Schema, more: pa.Schema, *, widens: bool) 
             )
         columns = columns.set(place, wanted)
     return columns
+
+
+def _require_own_name(table: TableId, columns: pa.Schema, name: str) -> None:
+    """Refuse a column that another one differs from by case alone: readers know one of them."""
+    others = [each for each in columns.names if each.lower() == name.lower()]
+    if others:
+        raise RefusedError(
+            f"column {name} of {table} is called {others[0]} in the lake",
+            where=f"table {table}",
+            risk="readers could not tell the two apart; nothing was committed to the table",
+            remedy="`reset` the table, or the pipeline: it is made anew then",
+        )
 
 
 def kept_columns(known: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> frozenset[str]:

@@ -6,14 +6,18 @@ its next commit exchanges it whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import table_option
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.targets import LogTables
+from airflow_cdc_provider.systems.lake.preflight import names_twice
 from airflow_cdc_provider.systems.lake.table_columns import is_wider
 
 _SMALL = frozenset({"tinyint", "smallint", "mediumint", "int"})
@@ -26,6 +30,19 @@ class LakeTargetTables(LogTables):
     def __init__(self, root: Path, owner: Owner, *, widens: bool) -> None:
         super().__init__(root, owner, is_exact=False)
         self._widens = widens
+
+    def require_fit(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables whose columns readers could not tell apart."""
+        super().require_fit(plans)
+        for plan in plans:
+            if twice := names_twice(plan):
+                raise RefusedError(
+                    f"{plan.schema.table}: column {', '.join(twice)} would be there twice",
+                    where=f"table {plan.sink_table}",
+                    risk="readers could not tell the columns apart; nothing was committed",
+                    remedy="rename it in the pipeline file (tables.columns.rename) or at the "
+                    f"source, then `reset` it with {table_option(plan.schema.table)}",
+                ).about(plan.schema.table)
 
     def rewritten(self, change_of: Mapping[str, tuple[ColumnType, ColumnType]]) -> str:
         """Return which columns' values of before are not what the new type has, and why."""

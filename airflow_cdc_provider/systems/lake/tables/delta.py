@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
 
+_LOCAL_TIMES = "timestampNtz"
 _STAMP = "cdc"
 """The key in a commit's metadata that has the stamp, for people who look at the history."""
 
@@ -126,7 +127,19 @@ class LoadedDelta:
     def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Put files in the place of all that is there, columns too, in one commit."""
         with _moved_on():
+            if any(_is_local_time(field.type) for field in columns) and not self._has_local_times:
+                self._table.alter.add_feature(
+                    TableFeatures.TimestampWithoutTimezone,
+                    allow_protocol_versions_increase=True,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+                raise TableMovedError("it can have times without a zone now")
             self._write(files, columns, stamp, "overwrite")
+
+    @property
+    def _has_local_times(self) -> bool:
+        """Tell whether the table can have times without a zone, by its protocol."""
+        return _LOCAL_TIMES in (self._table.protocol().reader_features or ())
 
     def tidy(self) -> None:
         """Do nothing: the library writes checkpoints and drops old logs with its commits."""
@@ -141,6 +154,11 @@ class LoadedDelta:
             Schema.from_arrow(columns),
             commit_properties=_stamped(stamp),
         )
+
+
+def _is_local_time(kind: pa.DataType) -> bool:
+    """Tell whether a type is a time without a zone, which a table must say that it has."""
+    return pa.types.is_timestamp(kind) and kind.tz is None
 
 
 @contextmanager
