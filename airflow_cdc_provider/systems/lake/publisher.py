@@ -226,7 +226,8 @@ class Publisher:
             f"tables cannot be committed to: {type(error).__name__}: {error}",
             where=str(self._root),
             risk="none: the changes are in the log, and the tables have what they had",
-            remedy="make the folder writable and give it room; the tables catch up by themselves",
+            remedy="mend what it says, such as a folder that cannot be written to or is full; the "
+            "tables catch up by themselves",
         )
 
 
