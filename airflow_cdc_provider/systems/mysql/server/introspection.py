@@ -232,8 +232,8 @@ def create_statement(
             f"they are (byte {error.start} of SHOW CREATE TABLE)",
             where=str(table),
             risk="a default or an expression would become another one at the sink",
-            remedy="write the bytes as x'..' in the default or the expression, or put "
-            f"{in_file(table)} into source.exclude",
+            remedy="write the bytes as x'..' in the default or the expression (MariaDB prints a "
+            f"default as it is: leave that out there), or put {in_file(table)} into source.exclude",
         ) from None
 
 
