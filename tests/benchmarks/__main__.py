@@ -84,6 +84,28 @@ class Bench:
             ],
         )
 
+    def lake(self) -> None:
+        """Measure lineitem to a table of each format, and what a user would take instead."""
+        (largest,) = self._world.source.execute(f"SELECT MAX(l_orderkey) FROM {DATABASE}.lineitem")[
+            0
+        ]
+        jdbc = {"jar": str(self._debian.jdbc_jar.resolve()), "largest": largest}
+        for form in ("iceberg", "delta"):
+            whole = {"out": str(self._folder / form), "rows": self._world.rows, "form": form}
+            self.run(
+                f"snapshot to {form}",
+                [
+                    Subject(OURS, f"{_OURS}.lake", whole, self._clear),
+                    Subject("connectorx", f"{_PEERS}.connectorx_lake", whole, self._clear),
+                    Subject(
+                        "Spark JDBC, Parquet",
+                        f"{_PEERS}.spark_jdbc_parquet",
+                        whole | jdbc,
+                        self._clear,
+                    ),
+                ],
+            )
+
     def copy(self) -> None:
         """Measure lineitem from server to server, with LOAD DATA and without."""
         rows = {"rows": self._world.rows}
@@ -210,7 +232,7 @@ class Bench:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
-WORKS = ("read", "copy", "decode", "apply", "ablation")
+WORKS = ("read", "lake", "copy", "decode", "apply", "ablation")
 START, LATENCY, RESYNC = "start", "latency", "resync"
 RANGES, TABLES, VERIFY, GAPS = "ranges", "tables", "verify", "gaps"
 

@@ -18,7 +18,7 @@ from tests.end_to_end.crashes import Writing, fill
 from tests.servers.accounts import source_account
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
-from tests.systems.lake.reading import table_of
+from tests.systems.lake.reading import rows_by_duckdb, table_of
 from tests.systems.lake.world import rows_now
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ def _current(query: str, table: str, changes: pa.Table) -> list[Any]:
         return sorted(tuple(map(_text, row)) for row in found.fetchall())
 
 
+def _key(row: dict[str, Any]) -> int:
+    return int(row["id"])
+
+
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
@@ -131,6 +135,8 @@ def test_each_type_is_read_from_the_snapshot_and_from_the_log_as_it_was_written(
         mysql_server.execute(f"INSERT INTO {table} VALUES ({key}, {values}), ({key + 1}, {nulls})")
     assert run("run", "--until", "caught-up")[0] == 0
     rows = table_of(form, run.log, f"{mysql_database}.{name}").to_pylist()
+    by_duckdb = rows_by_duckdb(form, run.log, f"{mysql_database}.{name}")
+    assert sorted(by_duckdb, key=_key) == sorted(rows, key=_key)
     assert sorted(row["id"] for row in rows) == [1, 2, 3, 4, 5, 6]
     for row in rows:
         place = row["place"]

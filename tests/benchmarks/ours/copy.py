@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 PIPELINE = """
 pipeline: bench
-source: {dsn_env: BENCH_SOURCE, tables: ["bench.lineitem"], server_id: 9910-9919}
-sink: {type: mysql, dsn_env: BENCH_SINK}
-state: {dsn_env: BENCH_STATE}
-snapshot: {split_rows: 50000, max_connections: 8}
+source: {{dsn_env: BENCH_SOURCE, tables: ["bench.lineitem"], server_id: 9910-9919}}
+sink: {{{sink}}}
+state: {{dsn_env: BENCH_STATE}}
+snapshot: {{split_rows: 50000, max_connections: 8}}
 """
+SINK = "type: mysql, dsn_env: BENCH_SINK"
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,11 +38,11 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def planned_run(given: subject.Arguments) -> Iterator[Run]:
+def planned_run(given: subject.Arguments, *, sink: str = SINK) -> Iterator[Run]:
     """Give a pipeline over the benchmark's servers, checked and planned but for its splits."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.yaml"
-        file.write_text(PIPELINE, encoding="utf-8")
+        file.write_text(PIPELINE.format(sink=sink), encoding="utf-8")
         dsns = {
             "BENCH_SOURCE": subject.dsn(given["source"]),
             "BENCH_SINK": subject.dsn(given["sink"]),
