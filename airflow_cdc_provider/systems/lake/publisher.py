@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -191,10 +191,19 @@ class Publisher:
                     each.path.unlink(missing_ok=True)
             raise
         log.info("table published: table=%s files=%d", table, len(new.changes))
-        if (published := tables.load(table)) is not None:
-            with suppress(TableMovedError):  # the next commit does it
-                published.tidy()
+        self._tidy(tables, table)
         return count
+
+    def _tidy(self, tables: LakeTables, table: TableId) -> None:
+        """Drop what is too old of a table's history; where that fails the next commit does it."""
+        try:
+            loaded = tables.load(table)
+            if loaded is not None:
+                loaded.tidy()
+        except TableMovedError:
+            pass
+        except Exception as error:  # noqa: BLE001 - the rows are there, whatever it is
+            log.warning("old history of a table stays: table=%s cause=%s", table, error)
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
         """Return what a table has of our log; refuse one of others, and stop for a newer owner."""

@@ -408,6 +408,22 @@ def test_snapshots_expire_by_the_tables_own_settings_with_all_that_only_they_had
     assert published(world) == [(1, "a"), *((number, "x") for number in range(10, 40))]
 
 
+def test_history_that_cannot_be_dropped_holds_nothing_up(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+
+    def tidy(_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(LOADED[world.form], "tidy", tidy)
+    world.lake.publish_tables()
+    assert not world.lake.has_unpublished()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
 def sequence(snapshot: Any) -> int:
     return int(snapshot.sequence_number)
 
