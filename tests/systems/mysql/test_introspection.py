@@ -483,7 +483,7 @@ def test_a_table_that_is_dropped_between_two_answers_of_the_catalogue_is_left_ou
         assert introspection.create_statements(connection, [goes]) == {}
 
 
-def test_a_table_that_comes_and_goes_all_the_time_is_no_answer(
+def test_a_table_that_is_missed_and_there_again_is_looked_at_once_more(
     server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = TableId(database, "t")
@@ -494,6 +494,24 @@ def test_a_table_that_comes_and_goes_all_the_time_is_no_answer(
         return facts(*arguments, **options)
 
     monkeypatch.setattr(introspection, "table_facts", made_by_then)
+    with source(server) as connection:
+        assert list(introspection.create_statements(connection, [table])) == [table]
+
+
+def test_a_table_that_comes_and_goes_all_the_time_is_no_answer(
+    server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = TableId(database, "t")
+    facts = table_facts
+
+    def there_while_asked(*arguments: Any, **options: Any) -> dict[TableId, Any]:
+        server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+        found = facts(*arguments, **options)
+        server.execute(f"DROP TABLE {database}.t")
+        return found
+
+    monkeypatch.setattr(introspection, "table_facts", there_while_asked)
+    monkeypatch.setattr(introspection, "_AWAY_S", 0.1)
     with (
         source(server) as connection,
         pytest.raises(SchemaMovedError, match="dropped and made again all the time"),
