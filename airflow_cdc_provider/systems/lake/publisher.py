@@ -60,17 +60,26 @@ class Publisher:
         self._manifest = Manifest(root, str(owner.pipeline))
 
     def publish(self) -> None:
-        """Bring the tables that the stream owns to the end of the log."""
+        """Bring the tables that the stream owns to the end of the log.
+
+        One that may not be committed to holds no other up: the first such error is raised behind.
+        """
         state = self._manifest.read()
         self._manifest.require_owner(state, self._owner.generation)
         if state.stream is None:
             return
+        brought: dict[str, int] = {}
+        refused: list[CdcError] = []
         with self._explained():
             tables = self._open_tables(state.plan_id)
-            brought = {
-                table_folder(each): self._bring(tables, each, state) for each in _followed(state)
-            }
+            for table in _followed(state):
+                try:
+                    brought[table_folder(table)] = self._bring(tables, table, state)
+                except (RefusedError, IntegrityError) as error:
+                    refused.append(error)
         self._take_over(state, brought)
+        if refused:
+            raise refused[0]
 
     def is_behind(self) -> bool:
         """Tell whether a table does not have all that the log holds for it."""

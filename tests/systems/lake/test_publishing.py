@@ -337,6 +337,14 @@ def test_a_catalog_that_does_not_answer_is_told_by_whoever_asks(world: LakeWorld
             ask()
 
 
+def test_a_table_that_may_not_be_committed_to_holds_no_other_up(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    foreign(world, pa.table({"id": [7]}))
+    with pytest.raises(RefusedError, match="orders of the lake was made by nobody we know"):
+        world.lake.publish_tables()
+    assert table_of(world.form, world.root, "shop.seats").num_rows == 0
+
+
 def test_a_table_that_was_dropped_behind_our_back_is_an_error(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     change(world, 10)
