@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -33,11 +34,11 @@ def test_a_reader_stays_below_400_mb_while_every_wide_row_changes(
             sys.executable,
             "-m",
             "tests.systems.mysql.wide_reader",
-            mysql_server.dsn(),
             mysql_database,
         ],
         capture_output=True,
         text=True,
+        env={**os.environ, "WIDE_DSN": mysql_server.dsn()},
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

@@ -1,10 +1,13 @@
-"""Read splits whose every row changes meanwhile; a program, with a DSN and a database.
+"""Read splits whose every row changes meanwhile; a program, with a database.
+
+The DSN is in `WIDE_DSN`: other tests look at the arguments of all processes for passwords.
 
 Prints the peak of the process's resident memory, bytes.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +26,7 @@ _UPDATED_AT_ONCE = 500
 
 
 def main() -> None:
-    source, table = Endpoint.parse(sys.argv[1]), TableId(sys.argv[2], "wide")
+    source, table = Endpoint.parse(os.environ["WIDE_DSN"]), TableId(sys.argv[1], "wide")
     with closing(connect(source, purpose="writing")) as writer:
         schema = read_schema(writer, table)
         split = SnapshotSplit(table, 0, schema.primary_key, schema.key_kinds, KeyRange())
