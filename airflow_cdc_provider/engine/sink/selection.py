@@ -346,12 +346,11 @@ class Selection:
     def _of_joined_ranges(self, changes: TableChanges) -> TableChanges:
         """Return the changes of an unread table that do not come with its rows."""
         plan = self.captured.plans.get(changes.table)
-        if self.joined is None or plan is None:
-            return changes
-        ranges = self.joined.get(changes.table, ())
-        if not comparable(plan.schema.key_kinds):
-            return changes  # rows that come later take their places
-        return within(changes, ranges, plan.schema.primary_key)
+        if self.joined is None or plan is None or not comparable(plan.schema.key_kinds):
+            return (
+                changes  # where keys cannot be told apart, rows that come later take their places
+            )
+        return within(changes, self.joined.get(changes.table, ()), plan.schema.primary_key)
 
     def _comes_with_rows(self, table: TableId) -> bool:
         """Tell whether an unread table has none of the rows that its changes are about.

@@ -39,7 +39,7 @@ from airflow_cdc_provider.systems.file_log.layout import joined_file, table_fold
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.row_form import JoinedRowForm, LogFiles
-from airflow_cdc_provider.systems.file_log.splits import chunks, is_whole_table, no_rows
+from airflow_cdc_provider.systems.file_log.splits import chunks, is_whole_table, rows_of_nulls
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.turns import turn_at
 
@@ -292,7 +292,7 @@ class LogJoinSink:
         try:
             if voids:
                 file.write(form.voided(rows.schema, position, now_us, number=first), 1)
-            batches = chunks(rows.batches()) if wanted else iter([no_rows(rows.schema)])
+            batches = chunks(rows.batches()) if wanted else iter([rows_of_nulls(rows.schema, 0)])
             for batch, number in _numbered(batches, first + voids):
                 file.write(form.joined(batch, position, now_us, first=number), batch.num_rows)
             sealed = file.seal()

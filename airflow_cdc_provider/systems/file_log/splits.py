@@ -95,7 +95,7 @@ class LogSplitSink:
         file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._files.form)
         sealed = False
         try:
-            for batch in chunks(rows.batches()) if rows.rows else [no_rows(rows.schema)]:
+            for batch in chunks(rows.batches()) if rows.rows else [rows_of_nulls(rows.schema, 0)]:
                 file.write(form.read(batch, report.high, now_us), batch.num_rows)
             written = file.seal()
             sealed = True
@@ -117,10 +117,10 @@ def is_whole_table(split: SnapshotSplit) -> bool:
     return split.is_whole_range and split.keys == KeyRange(None, None)
 
 
-def no_rows(columns: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of these columns without a row."""
+def rows_of_nulls(columns: pa.Schema, count: int) -> pa.RecordBatch:
+    """Return rows of these columns without any value."""
     return pa.RecordBatch.from_arrays(
-        [pa.nulls(0, field.type) for field in columns], schema=columns
+        [pa.nulls(count, field.type) for field in columns], schema=columns
     )
 
 

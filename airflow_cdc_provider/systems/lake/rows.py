@@ -15,6 +15,7 @@ from airflow_cdc_provider.systems.file_log.events import Places, TableEvents
 from airflow_cdc_provider.systems.file_log.images import image_of, last_rows
 from airflow_cdc_provider.systems.file_log.known_types import known_type
 from airflow_cdc_provider.systems.file_log.row_form import TruncatedBy
+from airflow_cdc_provider.systems.file_log.splits import rows_of_nulls
 from airflow_cdc_provider.systems.file_log.transactions import Transactions
 from airflow_cdc_provider.systems.file_log.tree import Constant, Members, Value, arrow_array
 from airflow_cdc_provider.systems.file_log.values import native_values
@@ -68,7 +69,7 @@ class LakeRows:
     ) -> Members:
         """Return what says that all rows of before are void: a row of NULLs, as a TRUNCATE's."""
         order = Constant(number, pa.int64())
-        return self._read(_row_of_nulls(columns), order, position, now_us, "t")
+        return self._read(rows_of_nulls(columns, 1), order, position, now_us, "t")
 
     def changed(
         self,
@@ -106,7 +107,7 @@ class LakeRows:
         """Return what is written of a TRUNCATE of the table: a row of NULLs."""
         stamps = by.transactions.stamps(np.zeros(1, np.int64))
         return self._members(
-            _row_of_nulls(columns),
+            rows_of_nulls(columns, 1),
             {
                 OP: Constant("t", pa.string()),
                 ORDER: Constant(by.in_log, pa.int64()),
@@ -127,13 +128,6 @@ class LakeRows:
         array = arrow_array(value, rows.num_rows)
         kind = lake_type(array.type)
         return array if array.type == kind else array.cast(kind)
-
-
-def _row_of_nulls(columns: pa.Schema) -> pa.RecordBatch:
-    """Return one row without any value."""
-    return pa.RecordBatch.from_arrays(
-        [pa.nulls(1, field.type) for field in columns], schema=columns
-    )
 
 
 def lake_type(kind: pa.DataType) -> pa.DataType:
