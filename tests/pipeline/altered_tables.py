@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps import converging, start_jobs
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from tests.pipeline.conftest import Shop
 from tests.pipeline.without_spark import NO_SPARK
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def begin(shop: Shop, names: Sequence[str]) -> None:
@@ -41,6 +46,20 @@ def catch_up(shop: Shop) -> Run:
     run = shop.run()
     run_until_caught_up(run, SparkOptions(NO_SPARK, log_folder=shop.path.parent / "logs"))
     return run
+
+
+def alter_before_reading(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have `orders` altered once a run has planned it; what is returned is empty then."""
+    read, left = start_jobs.snapshot, ["ALTER TABLE orders ADD COLUMN more INT DEFAULT 7"]
+
+    def altered_first(*given: Any, **named: Any) -> Any:
+        if left:
+            shop.at_source(left.pop())
+            shop.at_source("INSERT INTO orders (id) VALUES (9)")
+        return read(*given, **named)
+
+    monkeypatch.setattr(converging, "snapshot", altered_first)
+    return left
 
 
 def columns_at_sink(shop: Shop) -> list[object]:

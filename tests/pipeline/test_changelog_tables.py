@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,13 +13,12 @@ from airflow_cdc_provider.core.errors import (
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.steps import converging, start_jobs
 from airflow_cdc_provider.pipeline.steps.overrides import skip_place
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
-from tests.pipeline.altered_tables import change
+from tests.pipeline.altered_tables import alter_before_reading, change
 from tests.pipeline.change_logs import Logged, rows_of
 from tests.pipeline.conftest import Shop
 from tests.pipeline.statements_as_text import as_text
@@ -182,15 +180,7 @@ def test_a_table_that_changes_while_it_is_first_read_begins_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged = Logged.of(shop, form="parquet")
-    read, left = start_jobs.snapshot, ["ALTER TABLE orders ADD COLUMN more INT DEFAULT 7"]
-
-    def altered_first(*given: Any, **named: Any) -> Any:
-        if left:
-            shop.at_source(left.pop())
-            shop.at_source("INSERT INTO orders (id) VALUES (9)")
-        return read(*given, **named)
-
-    monkeypatch.setattr(converging, "snapshot", altered_first)
+    left = alter_before_reading(shop, monkeypatch)
     logged.catch_up()
     assert (left, logged.operations("orders")) == ([], "rrrr")
     assert logged.is_equal("orders")

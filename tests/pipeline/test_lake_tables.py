@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.steps import converging, start_jobs
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
-from tests.pipeline.altered_tables import change
+from tests.pipeline.altered_tables import alter_before_reading, change
 from tests.pipeline.conftest import Shop
 from tests.pipeline.lakes import Lake
 
@@ -172,15 +169,7 @@ def test_tables_that_change_while_they_are_first_read_begin_again(
     run = shop.run()
     reset(run)
     run.close()
-    read, left = start_jobs.snapshot, ["ALTER TABLE orders ADD COLUMN more INT DEFAULT 7"]
-
-    def altered_first(*given: Any, **named: Any) -> Any:
-        if left:
-            shop.at_source(left.pop())
-            shop.at_source("INSERT INTO orders (id) VALUES (9)")
-        return read(*given, **named)
-
-    monkeypatch.setattr(converging, "snapshot", altered_first)
+    left = alter_before_reading(shop, monkeypatch)
     lake.catch_up()
     assert left == []
     assert lake.is_equal("orders")
