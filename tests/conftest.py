@@ -25,6 +25,7 @@ import hypothesis
 import psutil
 import pytest
 
+from tests.servers.compiled_statements import share_compiled_statements
 from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN, GivenServer, SqlServer
 from tests.servers.java import prepare_spark_environment
 from tests.servers.postgres import POSTGRES_DSN, PostgresServer, SqlDatabase
@@ -85,6 +86,7 @@ class FailuresAtOnce:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    share_compiled_statements()
     plugins = session.config.pluginmanager
     terminal = plugins.get_plugin("terminalreporter")
     if terminal is not None:  # a worker has none

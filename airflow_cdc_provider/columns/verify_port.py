@@ -177,6 +177,10 @@ class VerifySide(Protocol):
         Two sides that share another one also order keys alike.
         """
 
+    @property
+    def has_ranges(self) -> bool:
+        """Tell whether rows are found by a range of their key without reading all of them."""
+
     def definition(self, table: TableId) -> TableSchema | None:
         """Return a table's definition; None if it does not exist or the account cannot see it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName, table_option
@@ -263,19 +264,28 @@ def repair_line(repair: Repair) -> str:
     )
 
 
-def verify_lines(report: VerifyReport, *, reads_again: bool = True) -> list[str]:
-    """Return a comparison's report as lines, with some keys of differing rows.
+class Mending(Enum):
+    """What makes a table equal again."""
 
-    `reads_again` is False of an edge of a topology that reads no rows again.
-    """
+    RESYNC = "the rows that differ, or the table, are read again"
+    RESET = "the table is read again as a whole"
+    BY_HAND = "a person corrects the rows"
+
+
+def verify_lines(report: VerifyReport, mending: Mending = Mending.RESYNC) -> list[str]:
+    """Return a comparison's report as lines, with some keys of differing rows."""
     lines: list[str] = []
     for table in report.tables:
         lines += verdict_lines(table)
         if table.table in report.stopped:
             lines.append(f"    a stream leaves it alone: resume {table_option(table.table)}")
-        elif not (reads_again or table.equal):
+        elif table.equal:
+            continue
+        elif mending is Mending.BY_HAND:
             lines.append("    correct by hand, at one of the nodes, the rows that differ")
-        elif not table.equal:
+        elif mending is Mending.RESET:
+            lines.append(f"    to read it again: reset {table_option(table.table)}")
+        else:
             lines.append(f"    to read it again: resync {table_option(table.table)}")
             if not table.unrepairable:
                 lines.append("    to read only what differs again: verify --repair")

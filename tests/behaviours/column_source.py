@@ -31,6 +31,10 @@ class ColumnSource:
     def digests(self) -> tuple[str, ...]:
         return (BY_COLUMNS,)
 
+    @property
+    def has_ranges(self) -> bool:
+        return True
+
     def open_side(self, _options: SourceOptions | None = None) -> ColumnSource:
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -134,6 +135,16 @@ def test_each_type_is_read_from_the_snapshot_and_from_the_log_as_it_was_written(
         assert table_of(form, run.log, f"{mysql_database}.{name}").num_rows == key - 1
         mysql_server.execute(f"INSERT INTO {table} VALUES ({key}, {values}), ({key + 1}, {nulls})")
     assert run("run", "--until", "caught-up")[0] == 0
+    code, told = run("verify")
+    assert code == 0, told
+    assert "compared by columns" in told
+    with closing(mysql_server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_log_bin = 0")
+        cursor.execute(f"INSERT INTO {table} VALUES (9, {nulls})")
+    code, told = run("verify")
+    assert code == 1, told
+    assert "missing: key 9" in told
+    assert "to read it again: reset --table" in told
     rows = table_of(form, run.log, f"{mysql_database}.{name}").to_pylist()
     by_duckdb = rows_by_duckdb(form, run.log, f"{mysql_database}.{name}")
     assert sorted(by_duckdb, key=_key) == sorted(rows, key=_key)

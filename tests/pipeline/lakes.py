@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.current_rows import current_rows
+from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
 from tests.systems.lake.reading import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_cdc_provider.core.verify_report import VerifyReport
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,25 @@ class Lake:
         return _texts(found)
 
     def is_equal(self, table: str) -> bool:
-        """Tell whether the current rows are the source's, and each has an order of its own."""
+        """Tell whether the current rows are the source's, by this query and by verify.
+
+        Each change has an order of its own.
+        """
         orders = [n for n in self.changes(table).column("_order").to_pylist() if n >= 0]
         assert len({*orders}) == len(orders)
         assert self.current(table) == self.source_rows(table)
+        report = self.verified(table)
+        assert report.equal, report
         return True
+
+    def verified(self, *tables: str) -> VerifyReport:
+        """Compare tables by verify."""
+        run = self.shop.run()
+        try:
+            named = [TableId(self.shop.database, table) for table in tables]
+            return verify(run, tables=named, values=True)
+        finally:
+            run.close()
 
 
 def _texts(rows: Any) -> list[tuple[str, ...]]:

@@ -20,11 +20,12 @@ from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope, who_carries_out
 from airflow_cdc_provider.pipeline.steps.repairing import Repair, ask_repairs, repairs
+from airflow_cdc_provider.pipeline.steps.sink import sink_of
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.verify_budget import Budget
 from airflow_cdc_provider.pipeline.steps.verifying import verify as verify_step
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.reports import repair_line, verify_form, verify_lines
+from airflow_cdc_provider.views.reports import Mending, repair_line, verify_form, verify_lines
 from airflow_cdc_provider.views.request_text import request_form, request_line
 
 
@@ -48,10 +49,16 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
             values=options.values,
             budget=_budget(options),
         )
-    edge = run.model.edge
-    lines = verify_lines(report, reads_again=edge is None or edge.reads_rows_again)
-    screen.result(verify_form(run.name, report), lines)
+    screen.result(verify_form(run.name, report), verify_lines(report, _mending(run)))
     return report.equal
+
+
+def _mending(run: Run) -> Mending:
+    """Return what makes a table of the pipeline equal again."""
+    if not sink_of(run).abilities.replaces_rows:
+        return Mending.RESET
+    edge = run.model.edge
+    return Mending.RESYNC if edge is None or edge.reads_rows_again else Mending.BY_HAND
 
 
 def _repaired(options: Options, run: Run, screen: Screen) -> bool:

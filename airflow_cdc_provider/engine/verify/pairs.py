@@ -178,7 +178,7 @@ class _Columns:
             kinds,
             here,
             self._sink(key, names, is_plain=is_plain),
-            is_aligned and is_plain and orders_alike,
+            is_aligned and is_plain and orders_alike and self._have_ranges,
             BY_COLUMNS,
             why,
             None if is_aligned else self._source_keys(key, here),
@@ -193,6 +193,11 @@ class _Columns:
         shape = self.plan.shape
         outputs = {each.name: each for each in shape.columns_of(self.here)}
         return tuple(outputs[name] for name in self.wanted.primary_key if name != shape.shard)
+
+    @property
+    def _have_ranges(self) -> bool:
+        """Tell whether both sides find rows by ranges of their keys."""
+        return self.pairing.source.has_ranges and self.pairing.sink.has_ranges
 
     def _source(self, key: tuple[OutputColumn, ...], *, is_plain: bool) -> HashedTable:
         """Return the source's side."""
@@ -232,7 +237,7 @@ class _Columns:
             self._folded(),
             self._places(TypeKind.TEMPORAL),
             self._documents(),
-            seeks=is_plain and own.is_by_primary_key,
+            seeks=self.pairing.sink.has_ranges and is_plain and own.is_by_primary_key,
         )
 
     def _at_sink(self, names: Iterable[str]) -> tuple[str, ...]:

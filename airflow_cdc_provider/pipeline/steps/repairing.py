@@ -22,7 +22,7 @@ from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, planned_schema
-from airflow_cdc_provider.pipeline.steps.sink import source_of
+from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,12 @@ class Repair:
 
 
 def repairs(run: Run, report: VerifyReport) -> tuple[Repair, ...]:
-    """Return the repairs that would make the compared tables equal; requests nothing."""
+    """Return the repairs that would make the compared tables equal; requests nothing.
+
+    There are none where the sink takes no rows again.
+    """
+    if not sink_of(run).abilities.replaces_rows:
+        return ()
     wanted = [each for each in report.tables if each.differing and not each.unrepairable]
     scopes = {verdict: _scope(run, verdict) for verdict in wanted}
     return tuple(Repair(verdict, scope, estimate(run, scope)) for verdict, scope in scopes.items())

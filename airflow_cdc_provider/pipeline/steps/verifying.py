@@ -97,7 +97,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     with ExitStack() as opened:
         found = compare(
             source_of(run),
-            sink_of(run),
+            sink_of(run, plans=plans),
             plans,
             tables=chosen,
             recheck=recheck,

@@ -53,7 +53,7 @@ def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iter
     held: list[pa.Table] = []
     size = 0
     for each in files:
-        table = _cast(_read(root / each.path), columns)
+        table = in_columns(_read(root / each.path), columns)
         held.append(table)
         size += table.nbytes
         if size >= _GROUP_BYTES:
@@ -61,6 +61,15 @@ def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iter
             held, size = [], 0
     if held:
         yield pa.concat_tables(held)
+
+
+def batches_of(root: Path, file: SealedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of the log in some columns; those that it does not have are NULL."""
+    with _there(root / file.path), pq.ParquetFile(root / file.path) as opened:
+        known = set(opened.schema_arrow.names)
+        names = [name for name in columns.names if name in known]
+        for batch in opened.iter_batches(columns=names):
+            yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
 
 
 def columns_of(path: Path) -> pa.Schema:
@@ -89,8 +98,8 @@ def _there(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _cast(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return a file's rows in the columns of the table."""
+def in_columns(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return rows in the columns of a table; those that they do not have are NULL."""
     there = set(table.column_names)
     arrays = [
         table.column(field.name).cast(field.type)

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.source_port import SourceLook
-from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.endpoint import Folder
-from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -31,12 +29,14 @@ from airflow_cdc_provider.systems.file_log.state import NATIVE
 from airflow_cdc_provider.systems.file_log.targets import LogTargets
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES
 from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
+from airflow_cdc_provider.systems.lake.held import HeldTables
 from airflow_cdc_provider.systems.lake.packages import require_package
 from airflow_cdc_provider.systems.lake.preflight import lake_look
 from airflow_cdc_provider.systems.lake.publisher import Publisher
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 from airflow_cdc_provider.systems.lake.tables.table import LakeTables
 from airflow_cdc_provider.systems.lake.target_tables import LakeTargetTables
+from airflow_cdc_provider.systems.lake.verify_side import LakeVerifySide
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,14 +79,10 @@ class LakeSink:
         """Return the preflight findings about the folder and the tables."""
         return tuple(lake_look(self._root, self.folder.form, plans))
 
-    def open_side(self) -> VerifySide:
-        """Refuse: a lake's rows are not compared in this release."""
-        raise RefusedError(
-            "tables in a lake cannot be compared with the source in this release",
-            where=str(self.folder),
-            risk="none: nothing was compared",
-            remedy="compare by the query of the current rows, which `show` prints",
-        )
+    def open_side(self) -> LakeVerifySide:
+        """Open the lake's side of a comparison."""
+        held = HeldTables(self._root, str(self.owner.pipeline), self._open_tables, self._widens)
+        return LakeVerifySide(held, {plan.sink_table: plan for plan in self.plans})
 
     def open_ledger(self) -> Ledger:
         """Open the ledger, which is in the manifests beside the tables."""

@@ -12,7 +12,7 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import explained
 from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.gathered import gathered
+from airflow_cdc_provider.systems.lake.held import OpenTables, own_stamp, set_back
 from airflow_cdc_provider.systems.lake.tables.table import (
     DataFile,
     LakeTables,
@@ -46,8 +47,6 @@ from airflow_cdc_provider.systems.lake.tables.table import (
 log = logging.getLogger(__name__)
 
 _TRIES = 20
-OpenTables = Callable[[str], LakeTables]
-"""Opens a folder's tables, for the plan of that id."""
 
 
 class Publisher:
@@ -168,7 +167,7 @@ class Publisher:
         if is_of_plan and known >= count:
             return count
         if known < state.taken.get(folder, 0):
-            raise self._set_back(table)
+            raise set_back(table, self._root)
         there = pa.schema([]) if loaded is None else loaded.columns
         new = behind(
             self._root,
@@ -216,27 +215,10 @@ class Publisher:
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
         """Return what a table has of our log; refuse one of others, and stop for a newer owner."""
-        stamp = loaded.stamp
-        if stamp is None or stamp.pipeline != str(self._owner.pipeline):
-            whose = "nobody we know" if stamp is None else f"pipeline {stamp.pipeline}"
-            raise RefusedError(
-                f"the table {table} of the lake was made by {whose}",
-                where=str(self._root),
-                risk="rows of two owners would be mixed; nothing was committed to it",
-                remedy="drop it in the lake, or route the source's table to another name",
-            )
+        stamp = own_stamp(loaded, table, self._root, str(self._owner.pipeline))
         if stamp.generation > self._owner.generation:
             raise fenced(self._manifest.place(state), stamp.generation, self._owner.generation)
         return stamp
-
-    def _set_back(self, table: TableId) -> IntegrityError:
-        """Return the error for a table that has less than it once had."""
-        return IntegrityError(
-            f"the table {table} of the lake lacks changes that it had: it was dropped or set back",
-            where=str(self._root),
-            risk="the log has given them to the table and does not have them any more",
-            remedy="restore the table, or `reset` the pipeline, which makes it anew",
-        )
 
     def _unreachable(self, error: Exception) -> SinkUnreachableError:
         """Return the error for a folder or catalog that does not do what it is asked."""

@@ -9,41 +9,7 @@ import pytest
 from airflow_cdc_provider.columns.verify_port import BY_COLUMNS
 from airflow_cdc_provider.engine.verify import comparison
 from tests.servers.given import SqlServer
-from tests.systems.mysql.verify import FROM_MARIADB, MYSQL, TO_MARIADB, Pair
-
-COLUMNS = {
-    "t": ("TINYINT", "-1", "127"),
-    "tu": ("TINYINT UNSIGNED", "255", "254"),
-    "m": ("MEDIUMINT", "-8388608", "8388607"),
-    "bg": ("BIGINT UNSIGNED", "18446744073709551615", "9223372036854775807"),
-    "bi": ("BIGINT", "-9223372036854775808", "-1"),
-    "z": ("INT(8) ZEROFILL", "5", "50"),
-    "b": ("BIT(64)", "b'1011'", "b'1010'"),
-    "y": ("YEAR", "0", "2000"),
-    "d": ("DECIMAL(65,30)", "-0.000000000000000000000000000001", "0"),
-    "dw": ("DECIMAL(38,0)", "1000000000000000000", "1000000000000000001"),
-    "f": ("FLOAT", "16777216", "16777218"),
-    "fs": ("FLOAT(7,3)", "12.345", "12.346"),
-    "g": ("DOUBLE", "0.1e0+0.2e0", "0.3e0"),
-    "gs": ("DOUBLE(9,2)", "1.25", "1.26"),
-    "c": ("CHAR(5) CHARACTER SET latin1", "'é '", "'e'"),
-    "v": ("VARCHAR(9) CHARACTER SET utf8mb4", "'a '", "'a'"),
-    "cs": ("VARCHAR(9) CHARACTER SET sjis", "'漢'", "'感'"),
-    "e": ("ENUM('a','b','0')", "0", "3"),
-    "s": ("SET('p','q')", "'p,q'", "'p'"),
-    "tx": ("TEXT CHARACTER SET utf16", "'漢字'", "'漢'"),
-    "lt": ("LONGTEXT", "REPEAT('x', 300000)", "CONCAT(REPEAT('x', 299999), 'y')"),
-    "bn": ("BINARY(4)", "x'01'", "x'02'"),
-    "vb": ("VARBINARY(5)", "x'6100'", "x'61'"),
-    "bl": ("BLOB", "x'00ff'", "x''"),
-    "da": ("DATE", "'0000-00-00'", "'2024-02-31'"),
-    "dt": ("DATETIME(3)", "'2024-00-00 01:02:03.120'", "'2024-00-00 01:02:03.121'"),
-    "dm": ("DATETIME(6)", "'9999-12-31 23:59:59.999999'", "'9999-12-31 23:59:59.999998'"),
-    "ts": ("TIMESTAMP(6) NULL", "'2038-01-19 03:14:07.999999'", "'2038-01-19 03:14:07'"),
-    "ti": ("TIME(6)", "'-838:59:58.000001'", "'838:59:58.000001'"),
-    "p": ("POINT", "ST_GeomFromText('POINT(1 2)')", "ST_GeomFromText('POINT(2 1)')"),
-    "js": ("LONGTEXT", """'[1.50]'""", """'[1.5]'"""),
-}
+from tests.systems.mysql.verify import COLUMNS, FROM_MARIADB, MYSQL, TO_MARIADB, Pair
 
 
 def verdicts(pair: Pair) -> tuple[dict[str, list[str]], ...]:

@@ -23,6 +23,7 @@ from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
 
 _LOCAL_TIMES = "timestampNtz"
+_BATCH_ROWS = 65_536
 _STAMP = "cdc"
 """The key in a commit's metadata that has the stamp, for people who look at the history."""
 
@@ -110,6 +111,13 @@ class LoadedDelta:
     def columns(self) -> pa.Schema:
         """Return the table's columns in Arrow's types."""
         return pa.schema(self._table.schema().to_arrow())
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the loaded version, file by file."""
+        rows = self._table.to_pyarrow_dataset()
+        yield from rows.to_batches(
+            columns=list(names), batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+        )
 
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit; columns that are new are added by a commit before it."""

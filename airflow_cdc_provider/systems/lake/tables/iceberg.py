@@ -144,6 +144,10 @@ class IcebergTable:
         """Return the table's columns in Arrow's types."""
         return self._table.schema().as_arrow()
 
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the loaded snapshot, file by file."""
+        yield from self._table.scan(selected_fields=tuple(names)).to_arrow_batch_reader()
+
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit."""
         with self._commit(columns, stamp) as transaction:

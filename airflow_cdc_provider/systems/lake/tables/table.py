@@ -6,7 +6,7 @@ loads a table, looks at what it holds, and commits what is behind, adds nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -52,6 +52,9 @@ class LoadedTable(Protocol):
     @property
     def columns(self) -> pa.Schema:
         """Its columns, in Arrow's types."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that it had when it was loaded, in some columns and in any order."""
 
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit; `columns` are the table's then. `TableMovedError`."""

@@ -265,6 +265,11 @@ class MySqlVerifySide:
         """Return the names of the hashes that there are of this side's rows."""
         return ("SHA-256 of the text that servers of MySQL's protocol make of a row", BY_COLUMNS)
 
+    @property
+    def has_ranges(self) -> bool:
+        """Return True: the key's index finds them."""
+        return True
+
     def close(self) -> None:
         self.connection.close()
 

@@ -1,0 +1,139 @@
+"""What a table holds of our log: by itself, and with the log's files that it does not have yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    IntegrityError,
+    RefusedError,
+    SinkUnreachableError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.state import LogState
+from airflow_cdc_provider.systems.lake.behind import behind
+from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
+from airflow_cdc_provider.systems.lake.tables.table import LakeTables, LoadedTable, Stamp
+
+OpenTables = Callable[[str], LakeTables]
+"""Opens a folder's tables, for the plan of that id."""
+Found = TypeVar("Found")
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A table as its next commit would make it."""
+
+    root: Path
+    columns: pa.Schema
+    loaded: LoadedTable | None
+    """None where the files take the place of all that is there."""
+    files: Sequence[SealedFile]
+    """Of the log, behind what the table has."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in any order; of the table as it was loaded."""
+        columns = pa.schema([self.columns.field(name) for name in names])
+        for each in self.files:  # first, for they go with the next commit
+            yield from batches_of(self.root, each, columns)
+        if self.loaded is not None:
+            there = [name for name in names if name in self.loaded.columns.names]
+            with _explained(self.root):
+                for batch in self.loaded.batches(there):
+                    yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTables:
+    """The tables of one pipeline's lake, to be read; nothing is committed."""
+
+    root: Path
+    pipeline: str
+    open_tables: OpenTables
+    widens: bool
+    """A column's type can become one that holds more values."""
+
+    def looked_at(self, table: TableId, use: Callable[[HeldTable | None], Found]) -> Found:
+        """Use what a table holds now; that is None if neither lake nor log have anything of it.
+
+        Files of the log that are gone by then are in the table: it is looked at again.
+        """
+        manifest = Manifest(self.root, self.pipeline)
+        for left in reversed(range(_TRIES)):
+            state = manifest.read()
+            taken = dict(state.taken)
+            try:
+                return use(self._held(table, state))
+            except IntegrityError:
+                if not left or manifest.read().taken == taken:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _held(self, table: TableId, state: LogState) -> HeldTable | None:
+        """Look what a table holds after a state of the log."""
+        with _explained(self.root):
+            loaded = self.open_tables(state.plan_id).load(table)
+            stamp = None if loaded is None else own_stamp(loaded, table, self.root, self.pipeline)
+        there = pa.schema([]) if loaded is None else loaded.columns
+        known = None
+        if stamp is not None and stamp.plan_id == state.plan_id:
+            known = min(stamp.files, state.settled(table_folder(table)))
+        if (known or 0) < state.taken.get(table_folder(table), 0):
+            raise set_back(table, self.root)
+        new = behind(self.root, state, table, there=there, known=known, widens=self.widens)
+        if not new.columns.names:
+            return None
+        return HeldTable(
+            self.root, new.columns, None if new.is_anew else loaded, (*new.read, *new.changes)
+        )
+
+
+def own_stamp(loaded: LoadedTable, table: TableId, root: Path, pipeline: str) -> Stamp:
+    """Return what a table has of a pipeline's log; refuse one of others."""
+    stamp = loaded.stamp
+    if stamp is None or stamp.pipeline != pipeline:
+        whose = "nobody we know" if stamp is None else f"pipeline {stamp.pipeline}"
+        raise RefusedError(
+            f"the table {table} of the lake was made by {whose}",
+            where=str(root),
+            risk="rows of two owners would be mixed; nothing was committed to it",
+            remedy="drop it in the lake, or route the source's table to another name",
+        )
+    return stamp
+
+
+def set_back(table: TableId, root: Path) -> IntegrityError:
+    """Return the error for a table that has less than it once had."""
+    return IntegrityError(
+        f"the table {table} of the lake lacks changes that it had: it was dropped or set back",
+        where=str(root),
+        risk="the log has given them to the table and does not have them any more",
+        remedy="restore the table, or `reset` the pipeline, which makes it anew",
+    )
+
+
+@contextmanager
+def _explained(root: Path) -> Iterator[None]:
+    """Tell what the formats' libraries meet, of many kinds, as tables that cannot be read."""
+    try:
+        yield
+    except CdcError:
+        raise
+    except Exception as error:
+        raise SinkUnreachableError(
+            f"tables cannot be read: {type(error).__name__}: {error}",
+            where=str(root),
+            risk="none: nothing was changed",
+            remedy="mend what it says, such as a folder or a catalog that is out of reach",
+        ) from error

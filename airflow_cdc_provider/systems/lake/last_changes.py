@@ -1,0 +1,124 @@
+"""Of each key the last change, if it is no delete: what the query of the current rows returns.
+
+Any number of changes is read once. What is more than memory should hold goes to files for a while,
+split by hashes of the key, so that each part can be judged alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
+from airflow_cdc_provider.columns.row_hashes import row_hashes
+from airflow_cdc_provider.columns.row_keys import key_codes
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER, SNAPSHOT_ORDER
+
+_HELD_BYTES = 128 * 1024 * 1024
+"""Of Arrow's columns, held at once."""
+_PART_BITS = 6
+_PARTS = 1 << _PART_BITS
+_DEEPEST = 5
+"""Parts of parts; the changes of one key alone cannot be split."""
+_BATCH_ROWS = 65_536
+
+
+def last_changes(
+    changes: Iterable[pa.RecordBatch], key: Sequence[str], *, held_bytes: int = _HELD_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield a table's current rows, from all its changes in any order, with their columns.
+
+    Files are written to the folder of temporary files if there are more than `held_bytes`.
+    """
+    with tempfile.TemporaryDirectory(prefix="cdc-lake-") as folder:
+        reading = _Reading(tuple(key), Path(folder), held_bytes)
+        yield from reading.rows(reading.without_voids(changes))
+
+
+class _Reading:
+    """One pass over a table's changes."""
+
+    def __init__(self, key: tuple[str, ...], folder: Path, held_bytes: int) -> None:
+        self._key, self._folder, self._held_bytes = key, folder, held_bytes
+        self._void = SNAPSHOT_ORDER - 1
+        """Rows up to here are void; known once all changes were read."""
+
+    def without_voids(self, changes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield changes but those that say that all before them are void, which are noted."""
+        for batch in changes:
+            voids = pc.equal(batch.column(OP), "t")
+            if pc.any(voids).as_py():
+                orders = batch.column(ORDER).filter(voids)
+                self._void = max(self._void, pc.max(orders).as_py())
+                batch = batch.filter(pc.invert(voids))  # noqa: PLW2901 - the rest of it
+            if batch.num_rows:
+                yield batch
+
+    def rows(self, changes: Iterable[pa.RecordBatch], depth: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield the current rows of some keys, from all their changes."""
+        held: list[pa.RecordBatch] = []
+        size, left = 0, iter(changes)
+        for batch in left:
+            held.append(batch)
+            size += batch.nbytes
+            if size > self._held_bytes and depth < _DEEPEST:
+                break
+        else:
+            if held:
+                yield from self._latest(pa.Table.from_batches(held))
+            return
+        paths = self._split(chain(held, left), depth)
+        del held
+        for path in paths:
+            yield from self.rows(_read(path), depth + 1)
+            path.unlink()
+
+    def _split(self, changes: Iterable[pa.RecordBatch], depth: int) -> list[Path]:
+        """Write changes to files, all of one key to one of them; return the files."""
+        paths: dict[int, Path] = {}
+        writers: dict[int, pa.RecordBatchStreamWriter] = {}
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        try:
+            for batch in changes:
+                hashes = row_hashes([batch.column(name) for name in self._key]).one
+                parts = (hashes >> np.uint64(depth * _PART_BITS)) & np.uint64(_PARTS - 1)
+                order = np.argsort(parts, kind="stable")
+                ordered = batch.take(numbers_of(order))
+                numbers, starts = np.unique(parts[order], return_index=True)
+                ends = [*starts[1:].tolist(), batch.num_rows]
+                for number, start, end in zip(numbers.tolist(), starts, ends, strict=True):
+                    if number not in writers:
+                        paths[number] = path = self._folder / f"{depth}-{number}.arrow"
+                        writers[number] = pa.ipc.new_stream(path, batch.schema, options=options)
+                    writers[number].write_batch(ordered.slice(start, end - start))
+        finally:
+            for writer in writers.values():
+                writer.close()
+        return list(paths.values())
+
+    def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the last change of each key, if it is no delete and not void."""
+        valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
+        changes = changes.filter(mask_of(valid)).combine_chunks()
+        if not changes.num_rows:
+            return
+        orders = as_numpy(changes.column(ORDER).combine_chunks())
+        columns = [changes.column(name).combine_chunks() for name in self._key]
+        codes = key_codes([columns]).groups[0]
+        places = np.lexsort((orders, codes))
+        is_last = np.append(codes[places][1:] != codes[places][:-1], True)
+        rows = changes.take(numbers_of(np.sort(places[is_last])))
+        living = rows.filter(pc.not_equal(rows.column(OP), "d"))
+        yield from living.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _read(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file."""
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        yield from reader

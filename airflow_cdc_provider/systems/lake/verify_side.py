@@ -1,0 +1,157 @@
+"""A lake's side of a comparison: its current rows, as the query that `show` prints returns them.
+
+What the log has and the tables do not yet is read with them, so a comparison waits for no commit.
+A lake keeps no order of keys, so each look reads all of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.keys import key_column
+from airflow_cdc_provider.columns.numpy_types import BoolArray
+from airflow_cdc_provider.columns.row_hashes import row_hashes
+from airflow_cdc_provider.columns.verify_port import (
+    BY_COLUMNS,
+    ColumnsRead,
+    KeyedRows,
+    RowCounts,
+    TablePair,
+    TableSide,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import OutputColumn
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER
+from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
+from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from airflow_cdc_provider.systems.lake.stored_values import key_text, model_values, plain_key
+
+Chosen = Callable[[tuple[pa.Array, ...]], BoolArray]
+"""Tells which rows are read, by their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeColumnsSide:
+    """One table of a lake, whose current rows are read as columns."""
+
+    tables: HeldTables
+    read: ColumnsRead
+    primary_key: tuple[str, ...]
+    """Of the table: of each such key the last change counts."""
+
+    def rows(self, keys: KeyRange) -> Iterator[KeyedRows]:
+        """Yield all current rows; a lake has no ranges."""
+        if keys != KeyRange():
+            raise ValueError("a lake's rows are in no order of keys, so they have no ranges")
+        yield from self._current(None)
+
+    def rows_of(self, keys: Collection[Key]) -> Iterator[KeyedRows]:
+        """Yield the rows that have one of these keys."""
+        if not keys:
+            return
+        columns = list(zip(*keys, strict=True))
+
+        def is_wanted(found: tuple[pa.Array, ...]) -> BoolArray:
+            sought = [key_column(p, a.type) for p, a in zip(columns, found, strict=True)]
+            inside: BoolArray = np.isin(row_hashes(found).one, row_hashes(sought).one)
+            return inside
+
+        yield from self._current(is_wanted)
+
+    def key_at(self, keys: KeyRange, number: int) -> Key | None:
+        """Refuse: a lake has no ranges."""
+        raise ValueError(f"a lake's rows are in no order: row {number} of {keys}")
+
+    def _current(self, chosen: Chosen | None) -> Iterator[KeyedRows]:
+        """Yield current rows, all or those with chosen keys."""
+        for batch in self.tables.looked_at(self.read.table.table, partial(self._begun, chosen)):
+            columns = [self._column(batch, name) for name in self.read.columns]
+            yield KeyedRows(
+                pa.RecordBatch.from_arrays(columns, names=list(self.read.columns)),
+                self._keys(batch),
+            )
+
+    def _begun(self, chosen: Chosen | None, held: HeldTable | None) -> Iterator[pa.RecordBatch]:
+        """Return current rows, all or those with chosen keys: all changes have been read."""
+        if held is None:
+            return iter(())
+        names = list(dict.fromkeys((*self.primary_key, *self.read.columns, OP, ORDER)))
+        changes = held.batches(names)
+        if chosen is not None:
+            by_key = chosen
+            changes = (each.filter(mask_of(by_key(self._keys(each)))) for each in changes)
+        found = last_changes(changes, self.primary_key)
+        first = list(islice(found, 1))
+        return chain(first, found)
+
+    def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+        """Return a column in the value model."""
+        return model_values(rows.column(name), self.read.table.column(name).type)
+
+    def _keys(self, rows: pa.RecordBatch) -> tuple[pa.Array, ...]:
+        """Return the columns of the rows' keys."""
+        form = plain_key if self.read.plain_key else key_text
+        columns = map(self.read.table.column, self.read.key)
+        return tuple(form(self._column(rows, each.name), each.type) for each in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeVerifySide:
+    """A lake's tables, to be compared."""
+
+    tables: HeldTables
+    plans: Mapping[TableId, TablePlan]
+    """By the tables of the lake."""
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Return the names of the hashes that there are of a lake's rows."""
+        return (BY_COLUMNS,)
+
+    @property
+    def has_ranges(self) -> bool:
+        """Return False: no index finds a lake's rows by their keys."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: each look opens what it needs."""
+
+    def definition(self, table: TableId) -> TableSchema | None:
+        """Return what a table was made for, with the columns that are there."""
+        plan = self.plans.get(table)
+        there = self.tables.looked_at(table, lambda held: None if held is None else held.columns)
+        if there is None or plan is None:
+            return None
+        columns = (each for each in plan.target.columns if each.name in there.names)
+        return replace(plan.target, columns=tuple(columns))
+
+    def counts(
+        self,
+        table: TableSchema,
+        key: tuple[str, ...],
+        *,
+        flag: str = "",
+        shard: OutputColumn | None = None,
+    ) -> RowCounts:
+        """Refuse: a lake's rows are never read again in part, so nobody counts them."""
+        del key, flag, shard
+        raise ValueError(f"rows of {table.table} are not counted by ranges")
+
+    def table(self, pair: TablePair) -> TableSide:
+        """Refuse: a lake has no digest of its own."""
+        raise ValueError(f"rows of {pair.sink.table} are compared by columns only")
+
+    def columns_of(self, own: ColumnsRead, other: ColumnsRead) -> LakeColumnsSide:
+        """Return a table of the lake, to be read as columns."""
+        del other
+        return LakeColumnsSide(self.tables, own, own.table.primary_key)

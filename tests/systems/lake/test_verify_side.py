@@ -1,0 +1,123 @@
+"""A lake's side of a comparison has the current rows, whether the tables have them yet or not."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from airflow_cdc_provider.columns.verify_port import ColumnsRead
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.lake import gathered, held
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER
+from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.systems.lake.test_publishing import begun
+from tests.systems.lake.world import LakeWorld
+
+SEED = random.SystemRandom().randrange(10_000)
+
+
+def rows(world: LakeWorld, *keys: int) -> list[Row]:
+    """The side's rows, all or those with some keys."""
+    side = world.lake.open_side()
+    found = side.definition(world.orders.sink_table)
+    assert found is not None
+    read = ColumnsRead(found, ("id", "name"), ("id",), plain_key=True)
+    table = side.columns_of(read, read)
+    batches = table.rows_of([(key,) for key in keys]) if keys else table.rows(KeyRange())
+    return sorted(
+        tuple(row.values())
+        for each in batches
+        for row in each.rows.to_pylist()  # few
+    )
+
+
+def test_rows_are_current_though_the_tables_are_behind(world: LakeWorld) -> None:
+    begun(world, (1, "a"), (2, "b"))
+    assert rows(world) == [(1, "a"), (2, "b")]
+    world.lake.publish_tables()
+    assert rows(world) == [(1, "a"), (2, "b")]
+    sink = world.changes()
+    sink.apply(world.batch([update((1, "a"), (1, "A")), insert(3, "c"), delete(2, "b")]))
+    assert rows(world) == [(1, "A"), (3, "c")]
+    assert rows(world, 2, 3) == [(3, "c")]
+    world.lake.publish_tables()
+    sink.apply(world.batch([update((3, "c"), (4, "c"))], start=110))
+    assert rows(world) == [(1, "A"), (4, "c")]
+
+
+def test_what_is_published_while_it_is_looked_at_is_found_in_the_table(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    world.changes().apply(world.batch([insert(3, "c")]))
+    read = gathered.batches_of
+    looks: list[str] = []
+
+    def published_first(root: Path, file: SealedFile, columns: pa.Schema) -> Any:
+        if not looks:
+            world.lake.publish_tables()
+        looks.append(file.path)
+        return read(root, file, columns)
+
+    monkeypatch.setattr(held, "batches_of", published_first)
+    assert rows(world) == [(1, "a"), (3, "c")]
+    assert len(looks) == 1, "the table has the file's rows by then"
+
+
+def test_a_file_that_is_gone_for_good_is_an_error(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.changes().apply(world.batch([insert(3, "c")]))
+    (path,) = (world.root / "shop.orders").glob("stream-*")
+    path.unlink()
+    with pytest.raises(IntegrityError, match="a file that the log names is gone"):
+        rows(world)
+
+
+@pytest.mark.parametrize("held_bytes", [1, 2_000, 1 << 30])
+def test_of_each_key_the_last_change_counts_however_little_memory_there_is(
+    held_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(f"seed {SEED}")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rng = random.Random(SEED)
+    changes: list[tuple[str, int, int | None, str | None]] = []
+    expected: dict[int, str] = {}
+    for order in range(900):
+        key, op = rng.randrange(90), rng.choice("cuuud")
+        if rng.random() < 0.003:
+            changes.append(("t", order, None, None))
+            expected.clear()
+            continue
+        changes.append((op, order, key, f"v{order}"))
+        expected[key] = f"v{order}"
+        if op == "d":
+            del expected[key]
+    rng.shuffle(changes)
+    names = [OP, ORDER, "id", "v"]
+    columns = [pa.array(values) for values in zip(*changes, strict=True)]
+    table = pa.table(dict(zip(names, columns, strict=True)))
+    found = pa.Table.from_batches(
+        last_changes(table.to_batches(max_chunksize=97), ["id"], held_bytes=held_bytes),
+        table.schema,
+    )
+    now = dict(zip(found.column("id").to_pylist(), found.column("v").to_pylist(), strict=True))
+    assert found.num_rows == len(now)
+    assert now == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_a_snapshot_are_before_all_changes() -> None:
+    read = pa.table({OP: ["r", "r"], ORDER: np.array([-1, -1]), "id": [1, 2]})
+    then = pa.table({OP: ["d"], ORDER: np.array([0]), "id": [2]})
+    (found,) = last_changes([*then.to_batches(), *read.to_batches()], ["id"])
+    assert found.column("id").to_pylist() == [1]
