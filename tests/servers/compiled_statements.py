@@ -15,10 +15,17 @@ _SHARED: LRUCache[object, object] = LRUCache(2_000)
 
 def share_compiled_statements() -> None:
     """Let all SQLite engines of this process share their statements, from their next use on."""
-    alike = SQLiteDialect_pysqlite
-    alike.__eq__ = lambda self, other: type(self) is type(other)
-    alike.__hash__ = lambda self: hash(type(self))
+    for name, method in {"__eq__": _is_alike, "__hash__": _hash_of_kind}.items():
+        setattr(SQLiteDialect_pysqlite, name, method)
     event.listen(Engine, "engine_connect", _share)
+
+
+def _is_alike(one: object, other: object) -> bool:
+    return type(one) is type(other)
+
+
+def _hash_of_kind(one: object) -> int:
+    return hash(type(one))
 
 
 def _share(connection: Connection) -> None:
