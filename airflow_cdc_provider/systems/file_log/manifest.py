@@ -10,8 +10,9 @@ raises the generation by a version of its own. An old writer's next version eith
 that one, and the new owner goes on from it, or it is never created: its number is taken, and what
 it then reads says that it is no longer the owner. No clock and no lock is asked.
 
-After every so many versions a checkpoint says what they add up to. Versions are kept, for a
-number that is free again could be taken twice.
+A checkpoint says what all versions so far add up to. One is written after every so many versions,
+and sooner where they are large: reading costs no more than about twice the state. Versions are
+kept, for a number that is free again could be taken twice.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.opening import open_files
 
 CHECKPOINT_EVERY = 200
+_CHECKPOINT_BYTES = 32 * 1024
+"""Behind the last checkpoint, at the least, before the next; more where that is larger."""
 _KEPT_CHECKPOINTS = 2
 _CHECKPOINT = f"{CHECKPOINTS}/checkpoint-"
 
@@ -46,6 +49,9 @@ class Manifest:
         self._files = open_files(Store.of_folder(str(self._folder.absolute())))
         self._state = LogState()
         self._is_new = True
+        self._counted_from = 0
+        """The version of the last checkpoint that this manifest knows."""
+        self._checkpoint_bytes, self._bytes_behind = 0, 0
 
     def read(self) -> LogState:
         """Return the state after all commits so far; another pipeline's log is refused.
@@ -67,8 +73,9 @@ class Manifest:
         if self._is_new:
             self._state = self._last_checkpoint() or LogState()
             self._is_new = False
-        while (record := self._read(_version(self._state.version + 1))) is not None:
-            self._state.apply(record)
+        while (text := self._files.read(_version(self._state.version + 1))) is not None:
+            self._state.apply(self._parsed(_version(self._state.version + 1), text))
+            self._bytes_behind += len(text)
         return self._state
 
     def commits(self, *, after: int = 0) -> Iterator[Record]:
@@ -121,8 +128,10 @@ class Manifest:
     def _read(self, name: str) -> Record | None:
         """Read one commit or checkpoint, None if there is no such file."""
         text = self._files.read(name)
-        if text is None:
-            return None
+        return None if text is None else self._parsed(name, text)
+
+    def _parsed(self, name: str, text: bytes) -> Record:
+        """Return the JSON of a commit or checkpoint."""
         try:
             record: Record = json.loads(text)
         except ValueError as error:
@@ -142,19 +151,36 @@ class Manifest:
     def _last_checkpoint(self) -> LogState | None:
         """Return the state of the newest checkpoint, None if there is none."""
         for name in reversed(self._files.list(_CHECKPOINT)):
-            form = self._read(name)  # None if a newer one has just taken its place
-            if form is not None:
-                return LogState.from_json(form)
+            text = self._files.read(name)  # None if a newer one has just taken its place
+            if text is not None:
+                state = LogState.from_json(self._parsed(name, text))
+                self._count_from(state.version, len(text))
+                return state
         return None
 
+    def _count_from(self, version: int, size: int) -> None:
+        """Count the commits behind a checkpoint of some bytes."""
+        self._counted_from, self._checkpoint_bytes, self._bytes_behind = version, size, 0
+
     def _write_checkpoint_if_due(self, version: int, state: LogState) -> None:
-        """Write a checkpoint after every so many commits, and delete old ones."""
-        if version % CHECKPOINT_EVERY or state.version != version:
+        """Write a checkpoint after so many commits, or bytes of them, and delete old ones."""
+        is_large = self._bytes_behind > max(_CHECKPOINT_BYTES, self._checkpoint_bytes)
+        if state.version != version or (version % CHECKPOINT_EVERY and not is_large):
+            return
+        known = self._files.list(_CHECKPOINT)
+        if version % CHECKPOINT_EVERY and known and known[-1] > _checkpoint(self._counted_from):
+            self._count_from(version, self._checkpoint_bytes)  # another writer's is about as new
             return
         content = json.dumps(state.to_json()).encode()
-        self._files.put_if_absent(f"{_CHECKPOINT}{version:08d}.json", content)
-        for old in self._files.list(_CHECKPOINT)[:-_KEPT_CHECKPOINTS]:
+        self._files.put_if_absent(_checkpoint(version), content)
+        self._count_from(version, len(content))
+        for old in [*known, _checkpoint(version)][:-_KEPT_CHECKPOINTS]:
             self._files.delete(old)
+
+
+def _checkpoint(version: int) -> str:
+    """Return the name of a version's checkpoint."""
+    return f"{_CHECKPOINT}{version:08d}.json"
 
 
 def _version(version: int) -> str:

@@ -160,3 +160,20 @@ def test_a_comparison_is_refused_before_anyone_is_asked(tmp_path: Path) -> None:
     nowhere = open_source(Endpoint.parse("mysql://nobody@127.0.0.1:1/"))
     with pytest.raises(RefusedError, match="verify cannot compare"):
         verify(nowhere, ChangelogWorld(root=tmp_path / "log").sink, [])
+
+
+def test_large_commits_have_a_checkpoint_sooner(
+    world: ChangelogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module, "_CHECKPOINT_BYTES", 1_000)
+    world.stream_from((1, "a"))
+    sink = world.changes()
+    for number in range(20, 60):
+        sink.apply(world.batch([insert(number, "x")], start=100 + 10 * (number - 20)))
+    last = Manifest(world.root, "").read_any().version
+    checkpoints = sorted((world.root / "_manifest" / "checkpoints").iterdir())
+    assert len(checkpoints) == 2
+    newest = int(checkpoints[-1].stem.rpartition("-")[2])
+    behind = [world.root / "_manifest" / f"manifest-{n:08d}.json" for n in range(newest + 1, last)]
+    size = checkpoints[-1].stat().st_size
+    assert sum(each.stat().st_size for each in behind) <= max(1_000, size)
