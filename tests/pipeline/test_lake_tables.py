@@ -282,8 +282,10 @@ def test_a_table_that_cannot_be_followed_stops_alone_and_begins_again_by_reset(
     shop.at_source("UPDATE orders SET note = 'last' WHERE id = 1")
     shop.at_source("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)")
     shop.at_source("UPDATE others SET n = 2")
-    with pytest.raises(TablesStoppedError, match="orders"):
-        lake.catch_up()
+    for _ in range(2):
+        with pytest.raises(TablesStoppedError, match="orders") as stopped:
+            lake.catch_up()
+        assert "only that is read again" in stopped.value.remedy
     assert (lake.operations("orders"), lake.operations("others")) == ("rrru", "ru")
     reset_tables(shop.run(), [TableId(shop.database, "orders")])
     lake.catch_up()

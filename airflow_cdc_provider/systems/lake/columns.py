@@ -26,14 +26,24 @@ def current_rows(columns: list[str], key: list[str], table: str) -> str:
     """
     chosen = ", ".join(map(_quoted, columns))
     keys = ", ".join(map(_quoted, key))
+    latest = _free_name("_latest", columns)
     return (
         f"SELECT {chosen} FROM (\n"
-        f"  SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {ORDER} DESC) AS _latest\n"
+        f"  SELECT {chosen}, {OP},\n"
+        f"    row_number() OVER (PARTITION BY {keys} ORDER BY {ORDER} DESC) AS {latest}\n"
         f"  FROM {table}\n"
         f"  WHERE {ORDER} > (SELECT coalesce(max({ORDER}), {SNAPSHOT_ORDER - 1}) FROM {table} "
         f"WHERE {OP} = 't')\n"
-        f") AS changes WHERE _latest = 1 AND {OP} <> 'd'"
+        f") AS changes WHERE {latest} = 1 AND {OP} <> 'd'"
     )
+
+
+def _free_name(name: str, columns: list[str]) -> str:
+    """Return a name that no column has, in any case: this one, or with more behind it."""
+    taken = {column.casefold() for column in columns}
+    while name in taken:
+        name += "_"
+    return name
 
 
 def name_in_catalog(table: TableId) -> str:

@@ -153,7 +153,7 @@ class LakeSink:
     ) -> LogChangeSink:
         """Open the sink that appends the changes of one isolated table."""
         del is_ahead  # files have no definition that could be ahead
-        captured = CapturedTables(self.plans, columns)
+        captured = CapturedTables(self.plans, columns, self.abilities)
         return LogChangeSink(self._files, self.owner, captured, alone=table)
 
     @property

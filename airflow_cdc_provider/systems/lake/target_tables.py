@@ -41,7 +41,8 @@ class LakeTargetTables(LogTables):
                     where=f"table {plan.sink_table}",
                     risk="readers could not tell the columns apart; nothing was committed",
                     remedy="rename it in the pipeline file (tables.columns.rename) or at the "
-                    f"source, then `reset` it with {table_option(plan.schema.table)}",
+                    f"source, then `reset` it with {table_option(plan.schema.table)}; while the "
+                    "first snapshot is not done, `reset` the pipeline",
                 ).about(plan.schema.table)
 
     def rewritten(self, change_of: Mapping[str, tuple[ColumnType, ColumnType]]) -> str:

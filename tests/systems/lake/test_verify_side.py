@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.lake import gathered, held
-from airflow_cdc_provider.systems.lake.columns import OP, ORDER
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER, current_rows
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from tests.behaviours.sink_world import Row, delete, insert, update
 from tests.systems.lake.test_publishing import begun
@@ -114,6 +115,13 @@ def test_of_each_key_the_last_change_counts_however_little_memory_there_is(
     assert found.num_rows == len(now)
     assert now == expected
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_of_any_name_is_read_by_the_query() -> None:
+    changes = pa.table({OP: ["r", "u"], ORDER: np.array([-1, 0]), "id": [1, 1], "_Latest": [7, 8]})
+    with duckdb.connect() as connection:
+        connection.register("t", changes)
+        assert connection.sql(current_rows(["id", "_Latest"], ["id"], "t")).fetchall() == [(1, 8)]
 
 
 def test_rows_of_a_snapshot_are_before_all_changes() -> None:
