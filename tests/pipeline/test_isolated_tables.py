@@ -418,6 +418,23 @@ class TestFromMariaDb(Stops):
     def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
         return mariadb_server
 
+    def test_a_table_that_keeps_its_history_stops_alone_and_comes_back_without_it(
+        self, shop: Shop
+    ) -> None:
+        begin(shop, ["orders"])
+        change(shop, "orders", ["ALTER TABLE orders ADD SYSTEM VERSIONING"])
+        change(shop, "others", ["INSERT INTO others VALUES (2)"])
+        for _ in range(2):
+            with pytest.raises(TablesStoppedError, match="ADD SYSTEM VERSIONING"):
+                catch_up(shop)
+        assert is_equal(shop, "others")
+        with pytest.raises(RefusedError, match="not at the source as a table that can be copied"):
+            reset_tables(shop.run(), [TableId(shop.database, "orders")])
+        change(shop, "orders", ["ALTER TABLE orders DROP SYSTEM VERSIONING"])
+        reset_tables(shop.run(), [TableId(shop.database, "orders")])
+        catch_up(shop)
+        assert is_equal(shop, "orders")
+
 
 class TestToMariaDb(Stops):
     @pytest.fixture

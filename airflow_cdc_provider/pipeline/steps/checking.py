@@ -414,7 +414,7 @@ def _without_one_table(
     found = list(findings)
     broken = {finding.only for finding in found if finding.level is Level.BLOCK} - {""}
     is_streamed = isolates_tables(run) and run.store.is_handed_off(run.name)
-    may_flow = is_streamed and len(broken) < len(planned.plans)
+    may_flow = is_streamed and any(str(plan.schema.table) not in broken for plan in planned.plans)
     for finding in found:
         if may_flow and finding.level is Level.BLOCK and finding.only:
             why = f"{finding.why}; a run stops this table, and the others flow on"

@@ -383,7 +383,11 @@ def _to_reset(run: Run, captured: Captured, tables: Collection[TableId]) -> tupl
         if table not in planned:
             raise _refused(run, f"{table} is not copied", "`add` it, or correct its name")
         if table not in now:
-            raise _refused(run, f"{table} is not at the source", "bring it back, or `remove` it")
+            raise _refused(
+                run,
+                f"{table} is not at the source as a table that can be copied",
+                "bring it back without what `check` says of it, or `remove` it",
+            )
     if planned == set(tables) and not began_without_rows(run):
         raise _refused(run, "these are all of its tables", "`reset` without --table")
     return tuple(now[table] for table in sorted(tables))

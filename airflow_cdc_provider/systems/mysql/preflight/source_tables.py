@@ -54,12 +54,13 @@ def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
             Code.TABLE_KIND,
             Level.BLOCK if history else Level.INFO,
             str(fact.table),
-            f"it is a {fact.kind.lower()}",
+            "it has system versioning" if history else f"it is a {fact.kind.lower()}",
             "a base table",
             "the log shows a history row like a new row of the same key"
             if history
             else "only tables have rows in the log; it is left out",
             f"put {in_file(fact.table)} into source.exclude",
+            only=str(fact.table) if history else "",
         )
 
 
