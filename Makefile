@@ -62,7 +62,7 @@ arch: $(SYNCED) ## check that rooms know only the rooms below them
 test: $(SYNCED) ## run every test, with real servers
 	$(WITH_SERVERS) $(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
-demo: $(SYNCED) ## copy a live database before your eyes; KEEP=1 leaves it up
+demo: $(SYNCED) ## copy a live database before your eyes; SINK=iceberg to a lake, KEEP=1 leaves it up
 	$(BIN)/python -m tests.end_to_end.demo
 
 bench: $(SYNCED) ## measure against the peers; ONLY=decode runs a part

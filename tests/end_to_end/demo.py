@@ -1,7 +1,8 @@
 """`make demo`: a MySQL database copied while it is written to, and proven equal.
 
 Two real MySQL servers, TPC-H with all its keys and two awkward tables, a writer that never
-rests, a real Airflow that runs `demo__sync`. Progress is shown while it runs; at the end the
+rests, a real Airflow that runs `demo__sync`. `SINK=iceberg` or `SINK=delta` copies to a lake in a
+folder instead of to the second server. Progress is shown while it runs; at the end the
 writer stops, the stream passes the last position, both sides are compared, and one table says
 what it took. Exit code 0 only if the sink equals the source. `KEEP=1` leaves everything up.
 """
@@ -29,9 +30,9 @@ from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.status import PipelineStatus, status
 from tests.end_to_end import data
 from tests.end_to_end.airflow_server import REPOSITORY, AirflowFailedError, AirflowServer
-from tests.end_to_end.compare import differences
+from tests.end_to_end.demo_sinks import DemoSink, chosen_kind, demo_sink
 from tests.end_to_end.writer import Writer
-from tests.servers.accounts import sink_account, source_account
+from tests.servers.accounts import source_account
 from tests.servers.throwaway import MySqlServer, Options
 
 SCALE = float(os.environ.get("CDC_DEMO_SCALE", "0.1"))
@@ -74,7 +75,7 @@ class Demo:
     """Everything that is up."""
 
     source: MySqlServer
-    sink: MySqlServer
+    sink: DemoSink
     airflow: AirflowServer
     run: Run
     screen: Screen
@@ -119,7 +120,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     screen, figures = Screen(as_json=False), Figures()
     try:
-        with MySqlServer(_OPTIONS) as source, MySqlServer(_OPTIONS) as sink:
+        to = demo_sink(chosen_kind(), _OPTIONS, data.TPCH, data.EXTRAS)
+        with MySqlServer(_OPTIONS) as source, to as sink:
             return _with_servers(source, sink, screen, figures)
     except (DemoFailedError, AirflowFailedError) as failure:
         screen.close()
@@ -129,18 +131,15 @@ def main() -> int:
         screen.close()
 
 
-def _with_servers(source: MySqlServer, sink: MySqlServer, screen: Screen, figures: Figures) -> int:
+def _with_servers(source: MySqlServer, sink: DemoSink, screen: Screen, figures: Figures) -> int:
     screen.say(f"source: MySQL {source.version} on port {source.port}")
-    screen.say(f"sink:   MySQL {sink.version} on port {sink.port}")
+    screen.say(f"sink:   {sink.shown}")
     with figures.timed("load"):
         data.load(source, SCALE)
     screen.say(f"TPC-H at scale {SCALE} and two awkward tables are loaded")
-    databases = (data.TPCH, data.EXTRAS)
-    dsns = {
-        "cdc_demo_source": source_account(source, *databases).dsn,
-        "cdc_demo_sink": sink_account(sink, *databases).dsn,
-    }
-    airflow = AirflowServer(dsns, dags=REPOSITORY / "dags", keep=KEEP)
+    account = source_account(source, data.TPCH, data.EXTRAS)
+    dsns = {"cdc_demo_source": account.dsn, **sink.connections}
+    airflow = AirflowServer(dsns, dags=sink.dags, keep=KEEP)
     dsns["cdc_demo_state"] = f"sqlite:///{airflow.home}/cdc_state.db"
     with Writer(source) as writer:
         with figures.timed("start Airflow"):
@@ -155,18 +154,18 @@ def _with_servers(source: MySqlServer, sink: MySqlServer, screen: Screen, figure
 def _with_airflow(
     airflow: AirflowServer,
     dsns: dict[str, str],
-    servers: tuple[MySqlServer, MySqlServer],
+    servers: tuple[MySqlServer, DemoSink],
     writer: Writer,
     screen: Screen,
     figures: Figures,
 ) -> int:
     screen.say(f"Airflow: {airflow.url}  user admin, password {airflow.password}")
-    loaded = load_pipeline(REPOSITORY / "dags" / "pipelines" / "demo.yaml")
+    loaded = load_pipeline(servers[1].dags / "pipelines" / "demo.yaml")
     with open_run(loaded, lambda ref: dsns.get(ref.conn_id or ""), owner="demo") as run:
         dag_run = airflow.trigger(DAG)
         demo = Demo(*servers, airflow, run, screen, figures, dag_run)
         report = _copied_and_compared(demo, writer)
-        wrong = differences(demo.source, demo.sink, _OWN_COMPARE)
+        wrong = demo.sink.differences(demo.source, run)
         screen.close()
         _show_figures(demo, writer, report)
         for line in wrong:
@@ -178,13 +177,6 @@ def _with_airflow(
         _end(demo)
     airflow.stop()
     return 0 if equal else 1
-
-
-_OWN_COMPARE = {
-    "extras.text_key": "extras.text_key",
-    "extras.composite_key": "extras.composite_key",
-    "tpch.orders": "tpch.orders",
-}
 
 
 def _copied_and_compared(demo: Demo, writer: Writer) -> VerifyReport:
@@ -260,7 +252,7 @@ def _leave_up(demo: Demo) -> None:
         f"\neverything stays up (KEEP=1):\n"
         f"  Airflow  {demo.airflow.url}  admin / {demo.airflow.password}\n"
         f"  source   {password}\n"
-        f"  sink     {password.replace(str(demo.source.port), str(demo.sink.port))}\n"
+        f"  sink     {demo.sink.where()}\n"
         f"  logs     {demo.airflow.home}\n"
         "write to the source and watch the sink follow; Ctrl-C ends all of it"
     )
