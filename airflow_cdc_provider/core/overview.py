@@ -38,6 +38,8 @@ class PipelineOverview:
     """Where it has ended for good."""
     started: Note | None = None
     """Where its stream began, if no snapshot came before it."""
+    published: Note | None = None
+    """When tables that follow a log of the sink had last all of it."""
     preflight: Note | None = None
     """Preflight's findings, if tables came after the plan."""
 

@@ -212,6 +212,8 @@ class NoteKind(StrEnum):
     """Where the log of an edge's sink ended before the edge copied its rows there."""
     KNOWN = "known"
     """What the source of an edge that was seeded knew of its sink's log at first."""
+    PUBLISHED = "published"
+    """When a sink's tables, which follow its log of files, had all that was committed to it."""
     CONFLICTS = "conflicts"
     """How many rows were changed at both nodes of an edge, and settled."""
     RULES = "rules"

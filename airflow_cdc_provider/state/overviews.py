@@ -72,6 +72,7 @@ def find_overviews(
             conflicts=_note(row.conflicts_us, row.conflicts),
             ended=_note(row.ended_us, row.ended),
             started=_note(row.started_us, row.started),
+            published=_note(row.published_us, row.published),
             preflight=findings.get(row.name),
         )
         for row in known
@@ -80,7 +81,7 @@ def find_overviews(
 
 def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
     """Read the pipelines' rows, each with the notes of its last try, outages and the like."""
-    tries, outages, conflicts, ended, started = (notes.alias() for _ in range(5))
+    tries, outages, conflicts, ended, started, published = (notes.alias() for _ in range(6))
     noted = (
         select(
             pipelines,
@@ -94,12 +95,15 @@ def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
             ended.c.form.label("ended"),
             started.c.at_us.label("started_us"),
             started.c.form.label("started"),
+            published.c.at_us.label("published_us"),
+            published.c.form.label("published"),
         )
         .join_from(pipelines, tries, _is_its(tries, NoteKind.LAST_TRY), isouter=True)
         .join(outages, _is_its(outages, NoteKind.OUTAGES), isouter=True)
         .join(conflicts, _is_its(conflicts, NoteKind.CONFLICTS), isouter=True)
         .join(ended, _is_its(ended, NoteKind.ENDED), isouter=True)
         .join(started, _is_its(started, NoteKind.STARTED), isouter=True)
+        .join(published, _is_its(published, NoteKind.PUBLISHED), isouter=True)
     )
     mine = noted.where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
     return connection.execute(mine).all()

@@ -21,7 +21,7 @@ from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outages_of
 from airflow_cdc_provider.views.page_problems import TROUBLES_SHOWN, problems_of
 from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
-from airflow_cdc_provider.views.remarks import conflicts_of
+from airflow_cdc_provider.views.remarks import conflicts_of, published_of
 from airflow_cdc_provider.views.request_text import in_order, request_form
 from airflow_cdc_provider.views.started import started_of
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
@@ -60,6 +60,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         freshness_s=freshness_s,
         ended=ended_of(seen.ended, state),
         started=started_of(seen.started),
+        published_us=published_of(seen.published),
     )
     age_s = status.heartbeat_age_s
     return {
@@ -71,6 +72,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         "lag_s": status.lag_s,
         "last_lag_s": status.last_lag_s,
         "copy_age_s": status.copy_age_s,
+        "published_age_s": status.published_age_s,
         "freshness_s": freshness_s,
         "late": status.is_late,
         "ended": None if status.ended is None else status.ended.to_json(),

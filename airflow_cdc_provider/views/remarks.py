@@ -41,6 +41,11 @@ def conflicts_of(note: Note | None) -> int | None:
     return None if note is None else int(note.form["count"])
 
 
+def published_of(note: Note | None) -> int | None:
+    """Return when tables that follow a log had last all of it, None where none do."""
+    return None if note is None else int(note.form["at_us"])
+
+
 def remark_lines(status: PipelineStatus) -> list[str]:
     """Return lines on the last try's error, decisions against refusals, and requests' rows."""
     lines = [f"  problem: {status.nobody}"] if status.nobody else []

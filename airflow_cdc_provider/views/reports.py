@@ -223,6 +223,8 @@ def status_lines(status: PipelineStatus) -> list[str]:
         lines.append(f"  {status.ended.text}")
     elif status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
+    if status.published_age_s is not None:
+        lines.append(f"  tables have what was committed {status.published_age_s:.0f} s ago")
     if status.throttle is not None and status.throttle.text:
         lines.append(f"  {status.throttle.text}")
     lines += [f"  {request_line(request)}" for request in status.requests]

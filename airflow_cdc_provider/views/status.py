@@ -30,7 +30,7 @@ from airflow_cdc_provider.views.outages import (
     outage_forms,
     outages_of,
 )
-from airflow_cdc_provider.views.remarks import conflicts_of, overrides_of, refusal_of
+from airflow_cdc_provider.views.remarks import conflicts_of, overrides_of, published_of, refusal_of
 from airflow_cdc_provider.views.request_text import request_form
 from airflow_cdc_provider.views.started import (
     FOLLOWING,
@@ -144,6 +144,15 @@ class PipelineStatus:
     """Where the pipeline has ended for good, as its file says."""
     started: Started | None = None
     """Where its stream began, if no snapshot came before it."""
+    published_us: int | None = None
+    """When tables that follow a log of the sink had last all of it; None where none do."""
+
+    @property
+    def published_age_s(self) -> float | None:
+        """Seconds since tables that follow a log of the sink had last all of it."""
+        if self.published_us is None:
+            return None
+        return max(0.0, (self.at_us - self.published_us) / 1e6)
 
     @property
     def rows(self) -> int:
@@ -203,13 +212,15 @@ class PipelineStatus:
     def copy_age_s(self) -> float | None:
         """Seconds since the copy was as the source: the lag, plus its age if no process streams.
 
-        None before the stream first caught up.
+        None before the stream first caught up. Tables that follow a log of the sink are as old as
+        their last commit, at the least.
         """
         age_s = self.heartbeat_age_s
         if self.last_lag_s is None or age_s is None:
             return None
         is_heard = self.is_streaming and age_s <= SILENT_S
-        return self.last_lag_s if is_heard else self.last_lag_s + age_s
+        copy_s = self.last_lag_s if is_heard else self.last_lag_s + age_s
+        return max(copy_s, self.published_age_s or 0.0)
 
     @property
     def is_late(self) -> bool:
@@ -316,6 +327,7 @@ class PipelineStatus:
             "throttle": None if self.throttle is None else self.throttle.to_json(),
             "freshness_s": self.freshness_s,
             "copy_age_s": self.copy_age_s,
+            "published_age_s": self.published_age_s,
             "late": self.is_late,
             "nobody": self.nobody,
             "ended": None if self.ended is None else self.ended.to_json(),
@@ -391,4 +403,5 @@ def status(
         is_continuous=is_continuous,
         ended=ended_of(store.note(name, NoteKind.ENDED), state),
         started=started,
+        published_us=published_of(store.note(name, NoteKind.PUBLISHED)),
     )

@@ -12,6 +12,7 @@ from airflow_cdc_provider.views.freshness import late_error, span
 from airflow_cdc_provider.views.health import problems, status_text
 from airflow_cdc_provider.views.overview import Shown, overview_lines
 from airflow_cdc_provider.views.remarks import remark_lines
+from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import PipelineStatus
 from tests.behaviours.state_behaviours import SHOP, at
 
@@ -46,6 +47,15 @@ def test_a_copy_is_as_old_as_the_lag_and_the_time_since_it_was_known(
     status: PipelineStatus, age_s: float | None, *, is_late: bool
 ) -> None:
     assert (status.copy_age_s, status.is_late) == (age_s, is_late)
+
+
+def test_tables_that_follow_a_log_are_as_old_as_their_last_commit() -> None:
+    status = status_of(Phase.STREAMING, lag_s=1, heard_s=1)
+    published = replace(status, published_us=status.at_us - 950_000_000)
+    assert (published.copy_age_s, published.is_late) == (950, True)
+    assert "  tables have what was committed 950 s ago" in status_lines(published)
+    fresh = replace(status, published_us=status.at_us - 100_000)
+    assert (fresh.copy_age_s, fresh.is_late) == (1, False)
 
 
 def test_no_age_is_judged_without_a_target() -> None:

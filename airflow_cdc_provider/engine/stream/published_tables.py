@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from airflow_cdc_provider.core.errors import CdcError, FencedError, RetryableError
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.engine.sink.port import CommitsLater
@@ -51,8 +53,19 @@ class PublishedTables:
     def publish(self) -> None:
         """Bring the tables to the end of the log now; behind who is at it, not beside."""
         with self._turn:
-            if self._sink is not None and self._found is None:
-                self._sink.publish_tables()
+            if self._sink is None or self._found is not None:
+                return
+            began_us = time.time_ns() // 1000
+            self._sink.publish_tables()
+            self._tell(began_us)
+
+    def _tell(self, at_us: int) -> None:
+        """Note up to when the tables have what was committed, for those who look."""
+        job = self._job
+        try:
+            job.store.keep_note(job.spec.pipeline, NoteKind.PUBLISHED, {"at_us": at_us})
+        except CdcError as error:
+            log.warning("how far the tables are is not told: cause=%s", error)
 
     def _run(self) -> None:
         """Publish at once and at each interval; an error that no retry mends ends the stream."""

@@ -22,7 +22,8 @@ export function figures(it) {
 /** The lag of a stream at work; between runs the age of the copy; where it has ended for good. */
 function lag(it) {
   if (it.ended) return tile("Ended at", it.ended.position, it.ended.text);
-  const target = it.freshness_s ? `, may be ${span(it.freshness_s)}` : "";
+  const behind = it.published_age_s === null ? "" : `, tables have what was committed ${seconds(it.published_age_s)} ago`;
+  const target = (it.freshness_s ? `, may be ${span(it.freshness_s)}` : "") + behind;
   if (it.lag_s === null && it.copy_age_s !== null) {
     return tile("Age of the copy", seconds(it.copy_age_s), `lag ${lastLag(it)}${age(it)}${target}`, lagTone(it));
   }
