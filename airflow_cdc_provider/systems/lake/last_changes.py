@@ -7,7 +7,7 @@ split by hashes of the key, so that each part can be judged alone.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -29,16 +29,26 @@ _DEEPEST = 5
 _BATCH_ROWS = 65_536
 
 
-def last_changes(
-    changes: Iterable[pa.RecordBatch], key: Sequence[str], *, held_bytes: int = _HELD_BYTES
-) -> Iterator[pa.RecordBatch]:
-    """Yield a table's current rows, from all its changes in any order, with their columns.
+Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Returns the changes of chosen keys."""
 
-    Files are written to the folder of temporary files if there are more than `held_bytes`.
+
+def last_changes(
+    changes: Iterable[pa.RecordBatch],
+    key: Sequence[str],
+    choose: Choose | None = None,
+    *,
+    held_bytes: int = _HELD_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Yield a table's current rows, all or chosen ones, with their columns.
+
+    `changes` are all changes of the table, in any order. Files are written to the folder of
+    temporary files if there are more than `held_bytes`.
     """
     with tempfile.TemporaryDirectory(prefix="cdc-lake-") as folder:
         reading = _Reading(tuple(key), Path(folder), held_bytes)
-        yield from reading.rows(reading.without_voids(changes))
+        found = reading.without_voids(changes)
+        yield from reading.rows(found if choose is None else map(choose, found))
 
 
 class _Reading:

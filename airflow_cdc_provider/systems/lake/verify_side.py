@@ -86,13 +86,14 @@ class LakeColumnsSide:
         if held is None:
             return iter(())
         names = list(dict.fromkeys((*self.primary_key, *self.read.columns, OP, ORDER)))
-        changes = held.batches(names)
-        if chosen is not None:
-            by_key = chosen
-            changes = (each.filter(mask_of(by_key(self._keys(each)))) for each in changes)
-        found = last_changes(changes, self.primary_key)
+        choose = None if chosen is None else partial(self._chosen, chosen)
+        found = last_changes(held.batches(names), self.primary_key, choose)
         first = list(islice(found, 1))
         return chain(first, found)
+
+    def _chosen(self, chosen: Chosen, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the changes of chosen keys."""
+        return changes.filter(mask_of(chosen(self._keys(changes))))
 
     def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
         """Return a column in the value model."""

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from airflow_cdc_provider.columns.changes import Statement
 from airflow_cdc_provider.columns.verify_port import ColumnsRead
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.keys import KeyRange
@@ -19,7 +20,9 @@ from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.lake import gathered, held
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER, current_rows
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.behaviours.source_log import point
 from tests.systems.lake.test_publishing import begun
 from tests.systems.lake.world import LakeWorld
 
@@ -115,6 +118,22 @@ def test_of_each_key_the_last_change_counts_however_little_memory_there_is(
     assert found.num_rows == len(now)
     assert now == expected
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_from_before_a_truncate_are_not_found_by_their_keys(world: LakeWorld) -> None:
+    begun(world, (1, "a"), (2, "b"))
+    sink = world.changes()
+    truncated = Statement(
+        "shop",
+        "TRUNCATE TABLE orders",
+        point(110, 120),
+        effect_of("TRUNCATE TABLE orders", default_database="shop"),
+    )
+    sink.apply(world.batch([update((1, "a"), (1, "A"))], barrier=truncated))
+    sink.apply(world.batch([insert(3, "c")], start=110))
+    for _ in range(2):
+        assert rows(world) == rows(world, 1, 2, 3) == [(3, "c")]
+        world.lake.publish_tables()
 
 
 def test_a_column_of_any_name_is_read_by_the_query() -> None:
