@@ -11,8 +11,13 @@ that one, and the new owner goes on from it, or it is never created: its number 
 it then reads says that it is no longer the owner. No clock and no lock is asked.
 
 A checkpoint says what all versions so far add up to. One is written after every so many versions,
-and sooner where they are large: reading costs no more than about twice the state. Versions are
-kept, for a number that is free again could be taken twice.
+and sooner where they are large: reading costs no more than about twice the state.
+
+**Old versions.** Of a change log all are kept: its readers go by them. Where tables have taken over
+the changes, old versions go in blocks of a thousand. A number that is free again could be taken
+twice, so a block is closed before its files go: by a file that is never deleted. Who creates a
+version looks behind that whether its block is closed, and takes it back then. A number of a block
+was free only after that, so nobody who is late can miss it.
 """
 
 from __future__ import annotations
@@ -36,6 +41,8 @@ CHECKPOINT_EVERY = 200
 _CHECKPOINT_BYTES = 32 * 1024
 """Behind the last checkpoint, at the least, before the next; more where that is larger."""
 _KEPT_CHECKPOINTS = 2
+_BLOCK = 1_000
+_TRIES = 20
 _CHECKPOINT = f"{CHECKPOINTS}/checkpoint-"
 
 
@@ -70,13 +77,17 @@ class Manifest:
 
     def read_any(self) -> LogState:
         """Return the state after all commits so far, of any pipeline's log."""
-        if self._is_new:
-            self._state = self._last_checkpoint() or LogState()
-            self._is_new = False
-        while (text := self._files.read(_version(self._state.version + 1))) is not None:
-            self._state.apply(self._parsed(_version(self._state.version + 1), text))
-            self._bytes_behind += len(text)
-        return self._state
+        while True:
+            first = self._state.version + 1
+            if self._is_new or self._is_closed(first):
+                self._state, self._is_new = self._begun(), False
+                first = self._state.version + 1
+            while (text := self._files.read(_version(self._state.version + 1))) is not None:
+                self._state.apply(self._parsed(_version(self._state.version + 1), text))
+                self._bytes_behind += len(text)
+            if first > self._state.version or not self._is_closed(first):
+                return self._state
+            self._is_new = True  # a late owner's version may have been among those read
 
     def commits(self, *, after: int = 0) -> Iterator[Record]:
         """Yield the commits behind a version as they are stored, in order, of any pipeline's log.
@@ -145,8 +156,33 @@ class Manifest:
         return record
 
     def _create(self, record: Record) -> bool:
-        """Create the next version; False if it exists already."""
-        return self._files.put_if_absent(_version(record["version"]), json.dumps(record).encode())
+        """Create the next version; False if it exists already, or did once."""
+        version: int = record["version"]
+        if not self._files.put_if_absent(_version(version), json.dumps(record).encode()):
+            return False
+        if self._is_closed(version):
+            self._files.delete(_version(version))
+            return False
+        return True
+
+    def _is_closed(self, version: int) -> bool:
+        """Tell whether a version is of a block whose files are gone."""
+        return self._files.read(_closed(version)) is not None
+
+    def _begun(self) -> LogState:
+        """Return the state of the newest checkpoint, or that before all commits."""
+        for _ in range(_TRIES):
+            found = self._last_checkpoint()
+            if found is not None:
+                return found
+            if not self._is_closed(1):
+                return LogState()
+        raise CorruptLogError(
+            "the log has no checkpoint, and its old commits are gone",
+            where=str(self._folder),
+            risk="which files count is unknown; nothing was changed",
+            remedy="restore the folder from a copy, or use an empty one",
+        )
 
     def _last_checkpoint(self) -> LogState | None:
         """Return the state of the newest checkpoint, None if there is none."""
@@ -174,13 +210,39 @@ class Manifest:
         content = json.dumps(state.to_json()).encode()
         self._files.put_if_absent(_checkpoint(version), content)
         self._count_from(version, len(content))
-        for old in [*known, _checkpoint(version)][:-_KEPT_CHECKPOINTS]:
+        kept = sorted({*known, _checkpoint(version)})
+        for old in kept[:-_KEPT_CHECKPOINTS]:
             self._files.delete(old)
+        if state.taken and len(kept) >= _KEPT_CHECKPOINTS:
+            self._close_blocks(before=_version_of(kept[-_KEPT_CHECKPOINTS]))
+
+    def _close_blocks(self, *, before: int) -> None:
+        """Close the blocks that are wholly before a version, the oldest first, and empty them."""
+        blocks: list[range] = []
+        for number in reversed(range(before // _BLOCK)):
+            block = range(max(1, number * _BLOCK), (number + 1) * _BLOCK)
+            if self._is_closed(block[0]) and self._files.read(_version(block[-1])) is None:
+                break  # it is empty, and so are all before it
+            blocks.append(block)
+        for block in reversed(blocks):
+            self._files.put_if_absent(_closed(block[0]), b"")
+            for version in block:
+                self._files.delete(_version(version))
 
 
 def _checkpoint(version: int) -> str:
     """Return the name of a version's checkpoint."""
     return f"{_CHECKPOINT}{version:08d}.json"
+
+
+def _version_of(name: str) -> int:
+    """Return the version of a checkpoint, by its name."""
+    return int(name.rpartition("-")[2].removesuffix(".json"))
+
+
+def _closed(version: int) -> str:
+    """Return the name of the file that closes the block of a version."""
+    return f"closed-{version // _BLOCK:06d}"
 
 
 def _version(version: int) -> str:
