@@ -25,7 +25,7 @@ def main() -> None:
         def copy() -> int:
             result = run_job(spec, spark)
             hand_off(run)
-            sink = sink_of(run)
+            sink = sink_of(run, run.store.ensure(run.name).generation)
             assert isinstance(sink, CommitsLater)
             sink.publish_tables()
             if result.error or result.rows != given["rows"] or sink.has_unpublished():
