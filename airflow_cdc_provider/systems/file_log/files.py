@@ -28,6 +28,10 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
+_GROUP_BYTES = 8 * 1024 * 1024
+"""Of Arrow's columns, held until they are written as one row group: small ones read slowly."""
+
+
 @dataclass(frozen=True, slots=True)
 class SealedFile:
     """A finished file of the change log, which never changes."""
@@ -47,6 +51,8 @@ class OpenFile:
         self._form = form
         self._rows = 0
         self._parquet: pq.ParquetWriter | None = None
+        self._held: list[pa.Table] = []
+        self._held_bytes = 0
         with explained(self._target):
             self._target.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = self._hidden.open("xb")
@@ -63,14 +69,24 @@ class OpenFile:
     def _write_parquet(self, envelopes: Members, count: int) -> None:
         """Append envelopes to a Parquet file."""
         arrays = {name: arrow_array(value, count) for name, value in envelopes.values}
-        table = pa.table(arrays)
+        self._held.append(pa.table(arrays))
+        self._held_bytes += self._held[-1].nbytes
+        if self._held_bytes >= _GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        """Write what is held as one row group."""
+        table = pa.concat_tables(self._held)
+        self._held, self._held_bytes = [], 0
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(self._file, table.schema)
-        self._parquet.write_table(table)
+        self._parquet.write_table(table, row_group_size=max(1, table.num_rows))
 
     def seal(self) -> SealedFile:
         """Flush the file to the disk and rename it to its final name."""
         with explained(self._target):
+            if self._held:
+                self._write_group()
             if self._parquet is not None:
                 self._parquet.close()
             self._file.flush()
