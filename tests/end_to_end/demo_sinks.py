@@ -92,7 +92,7 @@ class Lake:
         queries, found = current_rows(run), []
         for table in ("extras.composite_key", "tpch.orders"):
             there = Counter(self._rows(table, queries[table]))
-            mine = Counter(map(_row, source.execute(f"SELECT * FROM {table}")))
+            mine = Counter(source.execute(f"SELECT * FROM {table}"))
             if mine != there:
                 missing, extra = (mine - there).total(), (there - mine).total()
                 found.append(f"{table}: {missing} rows are not in the lake, {extra} only there")
@@ -104,11 +104,6 @@ class Lake:
             connection.register("changes", table_of(self.form, self.folder, table))
             named = ".".join(f'"{part}"' for part in table.split("."))
             yield from connection.sql(query.replace(named, "changes")).fetchall()
-
-
-def _row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row of PyMySQL's with texts and bytes as DuckDB has them."""
-    return tuple(bytes(each) if isinstance(each, bytearray) else each for each in row)
 
 
 @contextmanager

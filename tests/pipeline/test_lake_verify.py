@@ -70,23 +70,18 @@ def lake(empty_shop: Shop, request: pytest.FixtureRequest) -> Lake:
     return Lake.of(shop, form)
 
 
+def logged(lake: Lake, *statements: str) -> None:
+    """Run statements at the source in one session, zero dates and all."""
+    with closing(lake.shop.source.connect(database=lake.shop.database)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
+        for statement in statements:
+            cursor.execute(statement)
+
+
 def unlogged(lake: Lake, *statements: str) -> None:
     """Run statements at the source that its log does not have."""
-    with closing(lake.shop.source.connect(database=lake.shop.database)) as connection:
-        cursor = connection.cursor()
-        cursor.execute("SET sql_log_bin = 0")
-        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
-        for statement in statements:
-            cursor.execute(statement)
-
-
-def logged(lake: Lake, *statements: str) -> None:
-    """Run statements at the source, zero dates and all."""
-    with closing(lake.shop.source.connect(database=lake.shop.database)) as connection:
-        cursor = connection.cursor()
-        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
-        for statement in statements:
-            cursor.execute(statement)
+    logged(lake, "SET sql_log_bin = 0", *statements)
 
 
 def kinds(verdict: TableVerdict) -> list[DifferenceKind]:

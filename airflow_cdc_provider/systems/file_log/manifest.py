@@ -201,10 +201,11 @@ class Manifest:
     def _write_checkpoint_if_due(self, version: int, state: LogState) -> None:
         """Write a checkpoint after so many commits, or bytes of them, and delete old ones."""
         is_large = self._bytes_behind > max(_CHECKPOINT_BYTES, self._checkpoint_bytes)
-        if state.version != version or (version % CHECKPOINT_EVERY and not is_large):
+        is_regular = version % CHECKPOINT_EVERY == 0
+        if state.version != version or not (is_regular or is_large):
             return
         known = self._files.list(_CHECKPOINT)
-        if version % CHECKPOINT_EVERY and known and known[-1] > _checkpoint(self._counted_from):
+        if not is_regular and known and known[-1] > _checkpoint(self._counted_from):
             self._count_from(version, self._checkpoint_bytes)  # another writer's is about as new
             return
         content = json.dumps(state.to_json()).encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +50,7 @@ class HeldTable:
             yield from batches_of(self.root, each, columns)
         if self.loaded is not None:
             there = [name for name in names if name in self.loaded.columns.names]
-            with _explained(self.root):
+            with libraries_explained(partial(_unreadable, self.root)):
                 for batch in self.loaded.batches(there):
                     yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
 
@@ -82,7 +83,7 @@ class HeldTables:
 
     def _held(self, table: TableId, state: LogState) -> HeldTable | None:
         """Look what a table holds after a state of the log."""
-        with _explained(self.root):
+        with libraries_explained(partial(_unreadable, self.root)):
             loaded = self.open_tables(state.plan_id).load(table)
             stamp = None if loaded is None else own_stamp(loaded, table, self.root, self.pipeline)
         there = pa.schema([]) if loaded is None else loaded.columns
@@ -124,16 +125,21 @@ def set_back(table: TableId, root: Path) -> IntegrityError:
 
 
 @contextmanager
-def _explained(root: Path) -> Iterator[None]:
-    """Tell what the formats' libraries meet, of many kinds, as tables that cannot be read."""
+def libraries_explained(told: Callable[[Exception], SinkUnreachableError]) -> Iterator[None]:
+    """Tell what the formats' libraries meet, of many kinds, as an error that `told` makes of it."""
     try:
         yield
     except CdcError:
         raise
     except Exception as error:
-        raise SinkUnreachableError(
-            f"tables cannot be read: {type(error).__name__}: {error}",
-            where=str(root),
-            risk="none: nothing was changed",
-            remedy="mend what it says, such as a folder or a catalog that is out of reach",
-        ) from error
+        raise told(error) from error
+
+
+def _unreadable(root: Path, error: Exception) -> SinkUnreachableError:
+    """Return the error for tables that cannot be read."""
+    return SinkUnreachableError(
+        f"tables cannot be read: {type(error).__name__}: {error}",
+        where=str(root),
+        risk="none: nothing was changed",
+        remedy="mend what it says, such as a folder or a catalog that is out of reach",
+    )

@@ -12,8 +12,7 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,7 +34,12 @@ from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import explained
 from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.gathered import gathered
-from airflow_cdc_provider.systems.lake.held import OpenTables, own_stamp, set_back
+from airflow_cdc_provider.systems.lake.held import (
+    OpenTables,
+    libraries_explained,
+    own_stamp,
+    set_back,
+)
 from airflow_cdc_provider.systems.lake.tables.table import (
     DataFile,
     LakeTables,
@@ -69,7 +73,7 @@ class Publisher:
             return
         brought: dict[str, int] = {}
         refused: list[CdcError] = []
-        with self._explained():
+        with libraries_explained(self._unreachable):
             tables = self._open_tables(state.plan_id)
             for table in _followed(state):
                 try:
@@ -85,19 +89,9 @@ class Publisher:
         state = self._manifest.read()
         if state.stream is None:
             return False
-        with self._explained():
+        with libraries_explained(self._unreachable):
             tables = self._open_tables(state.plan_id)
             return any(self._lacks_some(tables, each, state) for each in _followed(state))
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Tell what the formats' libraries meet, of many kinds, as tables that are out of reach."""
-        try:
-            yield
-        except CdcError:
-            raise
-        except Exception as error:
-            raise self._unreachable(error) from error
 
     def _lacks_some(self, tables: LakeTables, table: TableId, state: LogState) -> bool:
         """Tell whether a table does not have all that the log holds for it."""
