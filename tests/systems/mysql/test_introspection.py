@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from airflow_cdc_provider.core.named_keys import NamedKeys
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.create_statement import parse_create_statement
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import foreign_keys
 from airflow_cdc_provider.systems.mysql.server import introspection
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
@@ -517,3 +519,45 @@ def test_a_table_that_comes_and_goes_all_the_time_is_no_answer(
         pytest.raises(SchemaMovedError, match="dropped and made again all the time"),
     ):
         introspection.create_statements(connection, [table])
+
+
+def test_columns_and_statement_of_a_table_that_is_altered_meanwhile_belong_together(
+    server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("still", "t"):
+        server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY, a INT)")
+    read, alters = introspection._read, iter(["DROP COLUMN a", "ADD COLUMN b INT"])
+
+    def read_and_alter(*arguments: Any) -> dict[TableId, TableSchema]:
+        found = read(*arguments)
+        if change := next(alters, None):
+            server.execute(f"ALTER TABLE {database}.t {change}")
+        return found
+
+    monkeypatch.setattr(introspection, "_read", read_and_alter)
+    still, altered = (TableId(database, name) for name in ("still", "t"))
+    with source(server) as connection:
+        found = read_schemas(connection, [still, altered])
+    assert [column.name for column in found[still].columns] == ["id", "a"]
+    assert [column.name for column in found[altered].columns] == ["id", "b"]
+    stated = parse_create_statement(found[altered].create_statement)
+    assert [column.name for column in stated.columns] == ["id", "b"]
+
+
+def test_a_table_that_is_altered_all_the_time_is_no_answer(
+    server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    read, numbers = introspection._read, count()
+
+    def read_and_alter(*arguments: Any) -> dict[TableId, TableSchema]:
+        found = read(*arguments)
+        server.execute(f"ALTER TABLE {database}.t ADD COLUMN c{next(numbers)} INT")
+        return found
+
+    monkeypatch.setattr(introspection, "_read", read_and_alter)
+    with (
+        source(server) as connection,
+        pytest.raises(SchemaMovedError, match=f"{database}.t is altered again and again"),
+    ):
+        read_schemas(connection, [TableId(database, "t")])

@@ -65,7 +65,7 @@ _WITH_MEMBERS = {"enum", "set"}
 _NO_SUCH_TABLE = 1146
 _AWAY_S = 2.0
 _LOOKS = 5
-"""How often a table may be missing that the catalogue has right afterwards."""
+"""How often a table may be altered, or missing with the catalogue having it right afterwards."""
 
 
 def read_schema(
@@ -98,23 +98,58 @@ def read_schemas(
     """Return these tables' definitions; missing tables are left out.
 
     `keys` are those that a pipeline file names for tables of its source; a sink has none.
-    A table that is dropped between the catalogue's answers has columns and no key. So one without
-    a key is read until the catalogue says the same twice.
+    `SchemaMovedError` if a table is altered again and again meanwhile.
     """
     stored = stored_names(connection, tables, role=role)
     named = _named(connection, stored, keys, role)
     found = _read(connection, set(stored.values()), role, named)
+    settle = _with_statements if with_statement else _surely_keyless
+    found = settle(connection, found, role, named)
+    asked = sorted(table for table, name in stored.items() if name in found)
+    return {table: replace(found[stored[table]], table=table) for table in asked}
+
+
+def _surely_keyless(
+    connection: ServerConnection,
+    found: dict[TableId, TableSchema],
+    role: Role,
+    named: Mapping[TableId, str],
+) -> dict[TableId, TableSchema]:
+    """Return the definitions, those without a key as the catalogue says them twice.
+
+    A table that is dropped between the catalogue's answers has columns and no key.
+    """
     unsure = {table for table, schema in found.items() if not schema.primary_key}
     while unsure:
         again = _read(connection, unsure, role, named)
         same = {table for table in unsure if again.get(table) == found[table]}
         found = {name: schema for name, schema in found.items() if name not in unsure} | again
         unsure = {table for table, schema in again.items() if not schema.primary_key} - same
-    if with_statement:
+    return found
+
+
+def _with_statements(
+    connection: ServerConnection,
+    found: dict[TableId, TableSchema],
+    role: Role,
+    named: Mapping[TableId, str],
+) -> dict[TableId, TableSchema]:
+    """Return the definitions with their statements, which the catalogue fits before and after."""
+    settled: dict[TableId, TableSchema] = {}
+    for _ in range(_LOOKS):
         texts = create_statements(connection, found, role=role)
-        found = {name: _with_statement(found[name], text) for name, text in texts.items()}
-    asked = sorted(table for table, name in stored.items() if name in found)
-    return {table: replace(found[stored[table]], table=table) for table in asked}
+        again = _read(connection, set(found), role, named)
+        same = [table for table in texts if again.get(table) == found[table]]
+        settled |= {table: _with_statement(found[table], texts[table]) for table in same}
+        found = {table: schema for table, schema in again.items() if table not in settled}
+        if not found:
+            return settled
+    raise SchemaMovedError(
+        f"{min(found)} is altered again and again",
+        where=f"catalogue of {connection.host}:{connection.port}",
+        risk="none: nothing was read of it",
+        remedy="try again when it stays as it is",
+    )
 
 
 def _named(
