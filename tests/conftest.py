@@ -25,6 +25,7 @@ import hypothesis
 import psutil
 import pytest
 
+from tests.servers import one_family
 from tests.servers.compiled_statements import share_compiled_statements
 from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN, GivenServer, SqlServer
 from tests.servers.java import prepare_spark_environment
@@ -63,9 +64,18 @@ MARKERS_BY_FIXTURE = {
 _database_numbers = itertools.count(1)
 
 
+def pytest_configure() -> None:
+    """Choose the seed of the families before the workers start, for it is theirs, too."""
+    one_family.fix_seed()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures they use, before `-m` selects among them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by their fixtures, before `-m` selects; leave out those of other families."""
+    gone = one_family.left_out(items, config.rootpath)
+    if gone:
+        config.hook.pytest_deselected(items=[each for each in items if each in gone])
+        items[:] = [each for each in items if each not in gone]
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
         for marker, fixtures in MARKERS_BY_FIXTURE.items():
@@ -100,6 +110,7 @@ def pytest_report_header() -> list[str]:
     return [
         f"java: {os.environ['JAVA_HOME']}",
         f"servers: {', '.join(given) or 'throwaway ones, started when first needed'}",
+        f"families: {one_family.seed_text()}",
     ]
 
 

@@ -1,0 +1,73 @@
+"""One family of servers for each test that holds on several: which one, a seed decides.
+
+In `FOLDERS` tests are written once and run from and to both families: by classes of one behaviour,
+such as `TestMySql(Pairs)` and `TestFromMariaDb(Pairs)`, or by a parameter that is a family's name.
+`make test` takes each of them for one family only, another one each time; `make test FAMILIES=all`
+for all of them, and `FAMILIES=7` for those of seed 7. Without the Makefile all are taken.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "CDC_FAMILIES"
+FOLDERS = {"end_to_end", "pipeline", "spark"}
+_CLASSES = {
+    *("TestMySql", "TestFromMySql", "TestFromMariaDb", "TestToMariaDb"),
+    *("TestMySqlToMySql", "TestMySqlToMariaDb"),
+    *("TestFromMySqlToMySql", "TestFromMariaDbToMySql"),
+    *("TestAtMySql", "TestAtMariaDb"),
+}
+_FAMILIES = {"mysql", "mariadb"}
+
+
+def fix_seed() -> None:
+    """Choose the seed for this process and for those that it starts, where it is to be chosen."""
+    if os.environ.get(VARIABLE) == "one":
+        os.environ[VARIABLE] = str(random.SystemRandom().randrange(1_000_000))
+
+
+def seed_text() -> str:
+    """Return which families are taken, for people."""
+    seed = os.environ.get(VARIABLE, "all")
+    return seed if seed == "all" else f"one a test, by seed {seed}; FAMILIES={seed} repeats it"
+
+
+def left_out(items: Sequence[pytest.Item], root: Path) -> set[pytest.Item]:
+    """Return the tests that are not taken, as another family was chosen for them."""
+    seed = os.environ.get(VARIABLE, "all")
+    if seed == "all":
+        return set()
+    alike: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.relative_to(root).parts[1] in FOLDERS:
+            alike[_behaviour(item)].append(item)
+    gone: set[pytest.Item] = set()
+    for behaviour, several in alike.items():
+        one = random.Random(f"{seed} {behaviour}").choice(
+            sorted(several, key=lambda each: each.nodeid)
+        )
+        gone |= {each for each in several if each is not one}
+    return gone
+
+
+def _behaviour(item: pytest.Function) -> str:
+    """Return what tests of one behaviour have in common, whatever their families are."""
+    kind = "" if item.cls is None else _shared_class(item.cls, item.originalname)
+    callspec = getattr(item, "callspec", None)
+    parts = () if callspec is None else callspec.id.split("-")
+    others = "-".join(part for part in parts if part not in _FAMILIES)
+    return f"{item.path}::{kind}::{item.originalname}[{others}]"
+
+
+def _shared_class(found: type, function: str) -> str:
+    """Return the class that has the test: the behaviour's, if that of a family inherits it."""
+    if found.__name__ not in _CLASSES:
+        return found.__name__
+    return next(each.__name__ for each in found.__mro__ if function in vars(each))

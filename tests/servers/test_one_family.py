@@ -1,0 +1,43 @@
+"""A test of several families is taken for one of them, by a seed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from tests.servers.one_family import VARIABLE
+
+ROOT = Path(__file__).parents[2]
+FILES = ("tests/pipeline/test_pairs.py", "tests/pipeline/test_stream_starts.py")
+FAMILIES = ("TestMySql", "TestFromMariaDb", "TestToMariaDb", "mysql", "mariadb")
+
+
+def taken(seed: str) -> set[str]:
+    """Return the tests of `FILES` that are run under a seed."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0", *FILES]
+    environment = {**os.environ, VARIABLE: seed}
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {line for line in done.stdout.splitlines() if "::" in line}
+
+
+def test_each_behaviour_is_taken_once_and_for_another_family_by_another_seed() -> None:
+    behaviours = defaultdict(set)
+    for name in taken("all"):
+        behaviours[re.sub("::Test[A-Za-z]+|mysql|mariadb", "", name)].add(name)
+    assert {len(names) for names in behaviours.values()} == {1, 2, 3}
+    one, again, other = (taken(seed) for seed in ("1", "1", "2"))
+    assert one == again != other
+    for chosen in (one, other):
+        assert {len(names & chosen) for names in behaviours.values()} == {1}
+        assert set(FAMILIES) == set(re.findall("|".join(FAMILIES), " ".join(chosen)))
