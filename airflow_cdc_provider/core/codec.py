@@ -135,6 +135,7 @@ def effect_to_json(effect: StatementEffect) -> Json:
         "column_steps": _steps_to_json(effect.column_steps),
         "unique_keys": effect.unique_keys,
         "creates": effect.creates,
+        "cascades": effect.cascades,
     }
 
 
@@ -158,6 +159,7 @@ def effect_from_json(form: Json) -> StatementEffect:
         column_steps=_steps_from_json(form.get("column_steps")),
         unique_keys=form.get("unique_keys", False),
         creates=form.get("creates", False),
+        cascades=form.get("cascades", False),
     )
 
 

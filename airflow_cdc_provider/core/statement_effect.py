@@ -90,6 +90,8 @@ class StatementEffect:
     """It makes a table that was not there: rows come to it by the log alone."""
     unique_keys: bool = False
     """Unique keys may come, go or have another name."""
+    cascades: bool = False
+    """A foreign key comes that changes rows of its table by itself. Few servers log those."""
 
     @property
     def coming(self) -> tuple[TableId, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.source_port import (
@@ -341,7 +341,14 @@ class MySqlSource:
         keeps_columns: bool = False,
     ) -> Difference:
         """Return what statements changed between two definitions of a table."""
+        if any(each.cascades for each in statements) and self._logs_cascades():
+            statements = [replace(each, cascades=False) for each in statements]
         return difference(old, new, statements, keeps_columns=keeps_columns)
+
+    def _logs_cascades(self) -> bool:
+        """Tell whether the server logs the rows that a foreign key changes by itself."""
+        with closing(connect(self.endpoint, purpose=LOOK_AT_TABLES)) as connection:
+            return read_capabilities(connection).logs_cascades
 
     def after_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]

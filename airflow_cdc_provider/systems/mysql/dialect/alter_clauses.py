@@ -65,6 +65,16 @@ def moves_rows(clause: Sequence[Token]) -> bool:
     return named and clause[0].is_word(*_MOVES_PARTITION)
 
 
+def cascades(tokens: Sequence[Token]) -> bool:
+    """Tell whether a clause or a definition has a foreign key that changes rows by itself."""
+    if not any(token.is_word("REFERENCES") for token in tokens):
+        return False
+    return any(
+        on.is_word("ON") and event.is_word("DELETE", "UPDATE") and action.is_word("CASCADE", "SET")
+        for on, event, action in zip(tokens, tokens[1:], tokens[2:], strict=False)
+    )
+
+
 def renamed_column(clause: Sequence[Token]) -> tuple[str, str] | None:
     """Return the old and new name in a RENAME COLUMN or CHANGE clause, None for other clauses."""
     rest = StatementTokens(clause, "")
@@ -231,9 +241,8 @@ def _is_harmless_addition(clause: Sequence[Token]) -> bool:
         return False
     if any(token.is_word("JSON_VALID") for token in clause):
         return False  # MariaDB's JSON is a text with this check
-    is_foreign = any(token.is_word("FOREIGN") for token in clause)
-    if is_foreign and any(token.is_word("CASCADE", "SET") for token in clause):
-        return False  # few servers log the rows that such a foreign key changes by itself
+    if cascades(clause):
+        return False
     if words and words[0].is_word("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK"):
         return True
     named = words and words[0].is_word("CONSTRAINT")

@@ -23,6 +23,7 @@ from itertools import pairwise, product
 
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.systems.mysql.dialect.alter_clauses import (
+    cascades,
     drops_index,
     exchanged_in,
     is_told_by_definitions,
@@ -112,6 +113,7 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
         column_steps=None,
         creates=one.creates and other.creates,
         unique_keys=True,
+        cascades=one.cascades or other.cascades,
     )
 
 
@@ -176,7 +178,7 @@ def _create(reading: StatementTokens) -> StatementEffect:
         return _UNKNOWN
     harmless = is_guarded and not _copies_rows(reading.rest)
     replaces = any(token.is_word("REPLACE") for token in passed)  # MariaDB: it is dropped first
-    creates = not (is_guarded or replaces)
+    creates = not (is_guarded or replaces or cascades(reading.rest))
     return StatementEffect(
         StatementKind.CREATE, tables=(table,), harmless=harmless, creates=creates
     )
@@ -325,6 +327,7 @@ def _alter(reading: StatementTokens) -> StatementEffect:
         is_told=all(map(is_told_by_definitions, clauses)),
         column_steps=None if ignores else column_steps(clauses),
         unique_keys=touches_unique_keys(clauses),
+        cascades=any(map(cascades, clauses)),
     )
 
 

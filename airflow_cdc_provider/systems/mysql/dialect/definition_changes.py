@@ -185,6 +185,8 @@ def _moved_rows(statements: Sequence[StatementEffect]) -> Iterator[str]:
             yield f"other rows may stand there now ({effect.kind.value})"
         elif effect.unlogged_rows:
             yield "rows came or went that are not in the log"
+        elif effect.cascades:
+            yield "a foreign key may have changed rows that are not in the log"
 
 
 def _doubts(statements: Sequence[StatementEffect]) -> Iterator[str]:

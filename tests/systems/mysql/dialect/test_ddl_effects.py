@@ -166,13 +166,45 @@ def test_strings_end_where_the_server_ends_them() -> None:
     ]
 
 
-@pytest.mark.parametrize("action", ["ON DELETE CASCADE", "ON UPDATE SET NULL"])
-def test_a_new_foreign_key_that_changes_rows_by_itself_is_not_harmless(action: str) -> None:
+@pytest.mark.parametrize(
+    "action", ["ON DELETE CASCADE", "ON UPDATE SET NULL", "on delete restrict on update\tcascade"]
+)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE d.orders ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES b (id) {}",
+        "ALTER TABLE d.orders ADD KEY (z), ADD FOREIGN KEY IF NOT EXISTS (a) REFERENCES b (id) {}",
+        "ALTER TABLE d.orders ADD COLUMN a INT REFERENCES b (id) {}",
+        "ALTER TABLE d.orders ADD (z INT, FOREIGN KEY (a) REFERENCES b (id) {})",
+        "ALTER TABLE d.orders /*!ADD FOREIGN KEY (a) REFERENCES b (id) {}*/",
+    ],
+)
+def test_a_new_foreign_key_that_changes_rows_by_itself_is_told(statement: str, action: str) -> None:
     """Many servers do not log the rows that a cascade changes."""
-    found = effect_of(
-        f"ALTER TABLE d.orders ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES b (id) {action}"
-    )
+    found = effect_of(statement.format(action))
+    assert found.cascades
     assert not found.harmless
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "ADD FOREIGN KEY (a) REFERENCES b (id) ON DELETE RESTRICT ON UPDATE NO ACTION",
+        "ADD COLUMN a TIMESTAMP ON UPDATE CURRENT_TIMESTAMP",
+        "DROP COLUMN a CASCADE",
+        "COMMENT 'REFERENCES b (id) ON DELETE CASCADE'",
+    ],
+)
+def test_what_leaves_rows_to_others_is_no_cascade(clause: str) -> None:
+    assert not effect_of(f"ALTER TABLE d.orders {clause}").cascades
+
+
+def test_a_new_table_whose_foreign_key_changes_its_rows_does_not_get_them_by_the_log_alone() -> (
+    None
+):
+    statement = "CREATE TABLE d.orders (a INT, FOREIGN KEY (a) REFERENCES b (id) ON DELETE {})"
+    assert effect_of(statement.format("RESTRICT")).creates
+    assert not effect_of(statement.format("CASCADE")).creates
 
 
 INT = mysql_type("int")
