@@ -69,6 +69,17 @@ class Stops:
         assert set(phases(shop).values()) == {TablePhase.CONSISTENT}
         assert [text for text in told(run) if "flows again, brought back by the log" in text]
 
+    def test_while_a_table_stops_a_run_reads_again_what_others_wait_for(self, shop: Shop) -> None:
+        shop.at_source("ALTER TABLE orders DROP INDEX code")
+        begin(shop, ["orders"])
+        refuse_sixes(shop)
+        change(shop, "orders", ["INSERT INTO orders (id, note) VALUES (6, 'six')"])
+        change(shop, "others", ["ALTER TABLE others ADD COLUMN t TIMESTAMP(6) DEFAULT NOW(6)"])
+        with pytest.raises(TablesStoppedError, match=r"orders: CDC-SNK-003 .*partition"):
+            catch_up(shop)
+        assert is_equal(shop, "others")
+        assert phases(shop) == {"orders": TablePhase.FAILED, "others": TablePhase.CONSISTENT}
+
     def test_what_stops_a_table_keeps_its_class_and_its_table_whatever_the_sink_says(
         self, shop: Shop
     ) -> None:

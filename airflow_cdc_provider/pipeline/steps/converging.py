@@ -14,7 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.core.backoff import FOR_A_DAY
-from airflow_cdc_provider.core.errors import FencedError, PausedError, StateMovedError
+from airflow_cdc_provider.core.errors import (
+    FencedError,
+    PausedError,
+    StateMovedError,
+    TablesStoppedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -160,8 +165,12 @@ def _snapshot_stopped(run: Run) -> StateMovedError:
 
 
 def _consistent(work: _Work) -> JobEnd:
-    """Stream to the end of the log, in rounds until all tables are consistent."""
+    """Stream to the end of the log, in rounds until all tables are consistent.
+
+    Where some have stopped that is told at last, for the others go on.
+    """
     is_stopped, rounds = False, list[JobEnd]()
+    alone: TablesStoppedError | None = None
     for _ in range(_MOST_ROUNDS):
         try:
             ended = catch_up(
@@ -169,13 +178,18 @@ def _consistent(work: _Work) -> JobEnd:
             )
         except PausedError:
             ended = _not_begun(work)
+        except TablesStoppedError as error:
+            alone = error
+            if not inconsistent_tables(work.run):
+                break
+            continue
         rounds.append(ended)
         if not inconsistent_tables(work.run) and not _is_to_end(work.run):
             return _all_in_all(rounds)
         is_stopped = ended.outcome == "stopped"
         if is_stopped:
             break
-    raise not_consistent(work.run, stopped=is_stopped)
+    raise alone or not_consistent(work.run, stopped=is_stopped)
 
 
 def _is_to_end(run: Run) -> bool:
