@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError, TablesStoppedError
+from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
@@ -144,6 +144,29 @@ def test_a_type_that_does_not_fit_is_mended_by_reset_of_the_pipeline(lake: Lake)
     run.close()
     lake.catch_up()
     assert lake.operations("orders") == "rrr"
+    assert lake.is_equal("orders")
+
+
+@pytest.mark.parametrize("lake", ["iceberg"], indirect=True)
+def test_a_catalog_that_is_gone_is_waited_for_and_reset_makes_it_anew(lake: Lake) -> None:
+    shop, catalog = lake.shop, lake.folder / "catalog.db"
+    shop.at_source("INSERT INTO orders (id) VALUES (9)")
+    lake.catch_up()
+    away = catalog.rename(lake.folder.with_name("away.db"))
+    shop.at_source("INSERT INTO orders (id) VALUES (10)")
+    with pytest.raises(SinkUnreachableError, match=r"the catalog .* is gone"):
+        lake.catch_up()
+    assert not catalog.exists()
+    away.rename(catalog)
+    lake.catch_up()
+    assert lake.operations("orders") == "rrrcc"
+    assert lake.is_equal("orders")
+    catalog.unlink()
+    run = shop.run()
+    reset(run)
+    run.close()
+    lake.catch_up()
+    assert lake.operations("orders") == "rrrrr"
     assert lake.is_equal("orders")
 
 

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.files.file_store import explained, flush_folder
+from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.tables.table import DataFile
 
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -28,12 +30,13 @@ def gathered(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Dat
     folder = (root / files[0].path).parent
     path = folder / f"changes-{secrets.token_hex(16)}.parquet"
     hidden = path.with_name(f".{path.name}.unfinished")
-    wanted, rows = sum(each.rows for each in files), 0
+    wanted, rows, order = sum(each.rows for each in files), 0, SNAPSHOT_ORDER
     try:
         with explained(path), hidden.open("xb") as out:
             with pq.ParquetWriter(out, columns) as writer:
                 for group in _groups(root, files, columns):
                     rows += group.num_rows
+                    order = max(order, pc.max(group.column(ORDER)).as_py())
                     writer.write_table(group, row_group_size=max(1, group.num_rows))
             out.flush()
             os.fsync(out.fileno())
@@ -45,7 +48,7 @@ def gathered(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Dat
             flush_folder(folder)
     finally:
         hidden.unlink(missing_ok=True)
-    return DataFile(path, rows, size)
+    return DataFile(path, rows, size, order)
 
 
 def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iterator[pa.Table]:

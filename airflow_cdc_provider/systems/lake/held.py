@@ -26,8 +26,8 @@ from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
 from airflow_cdc_provider.systems.lake.tables.table import LakeTables, LoadedTable, Stamp
 
-OpenTables = Callable[[str], LakeTables]
-"""Opens a folder's tables, for the plan of that id."""
+OpenTables = Callable[[LogState], LakeTables]
+"""Opens a folder's tables, as a state of the log knows them."""
 Found = TypeVar("Found")
 _TRIES = 5
 
@@ -84,7 +84,7 @@ class HeldTables:
     def _held(self, table: TableId, state: LogState) -> HeldTable | None:
         """Look what a table holds after a state of the log."""
         with libraries_explained(partial(_unreadable, self.root)):
-            loaded = self.open_tables(state.plan_id).load(table)
+            loaded = self.open_tables(state).load(table)
             stamp = None if loaded is None else own_stamp(loaded, table, self.root, self.pipeline)
         there = pa.schema([]) if loaded is None else loaded.columns
         known = None

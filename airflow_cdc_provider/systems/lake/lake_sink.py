@@ -25,7 +25,7 @@ from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
 from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
-from airflow_cdc_provider.systems.file_log.state import NATIVE
+from airflow_cdc_provider.systems.file_log.state import NATIVE, LogState
 from airflow_cdc_provider.systems.file_log.targets import LogTargets
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES
 from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
@@ -141,11 +141,11 @@ class LakeSink:
         """Tell whether a column's type can become one that holds more values."""
         return self.folder.form in _WIDENING
 
-    def _open_tables(self, plan_id: str) -> LakeTables:
-        """Open the folder's tables for the plan of that id; the format's library is loaded here."""
+    def _open_tables(self, state: LogState) -> LakeTables:
+        """Open the folder's tables, by the log's state; the format's library is loaded here."""
         require_package(self.folder.form)
         tables = import_module(f"airflow_cdc_provider.systems.lake.tables.{self.folder.form}")
-        found: LakeTables = tables.open_tables(self._root, str(self.owner.pipeline), plan_id)
+        found: LakeTables = tables.open_tables(self._root, str(self.owner.pipeline), state)
         return found
 
     def open_stopped(

@@ -12,7 +12,7 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import explained
 from airflow_cdc_provider.systems.lake.behind import behind
+from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import gathered
 from airflow_cdc_provider.systems.lake.held import (
     OpenTables,
@@ -74,7 +75,7 @@ class Publisher:
         brought: dict[str, int] = {}
         refused: list[CdcError] = []
         with libraries_explained(self._unreachable):
-            tables = self._open_tables(state.plan_id)
+            tables = self._open_tables(state)
             for table in _followed(state):
                 try:
                     brought[table_folder(table)] = self._bring(tables, table, state)
@@ -90,7 +91,7 @@ class Publisher:
         if state.stream is None:
             return False
         with libraries_explained(self._unreachable):
-            tables = self._open_tables(state.plan_id)
+            tables = self._open_tables(state)
             return any(self._lacks_some(tables, each, state) for each in _followed(state))
 
     def _lacks_some(self, tables: LakeTables, table: TableId, state: LogState) -> bool:
@@ -155,7 +156,6 @@ class Publisher:
         stamp = None if loaded is None else self._stamp_of(loaded, table, state)
         folder = table_folder(table)
         count = state.settled(folder)
-        wanted = Stamp(str(self._owner.pipeline), state.plan_id, self._owner.generation, count)
         is_of_plan = stamp is not None and stamp.plan_id == state.plan_id
         known = stamp.files if stamp is not None and is_of_plan else 0
         if is_of_plan and known >= count:
@@ -175,11 +175,19 @@ class Publisher:
             return 0  # nothing says what its columns are
         changes = [each for each in new.changes if each.rows]  # others only tell columns
         read = [
-            DataFile(self._root / each.path, each.rows, each.bytes)
+            DataFile(self._root / each.path, each.rows, each.bytes, SNAPSHOT_ORDER)
             for each in new.read
             if each.rows
         ]
         made = [gathered(self._root, changes, new.columns)] if changes else []
+        before = None if new.is_anew or stamp is None else stamp.order
+        wanted = Stamp(
+            str(self._owner.pipeline),
+            state.plan_id,
+            self._owner.generation,
+            count,
+            _greatest(before, [*read, *made]),
+        )
         try:
             if loaded is None:
                 tables.create(table, [*read, *made], new.columns, wanted)
@@ -229,6 +237,12 @@ def _has(loaded: LoadedTable | None, wanted: Stamp) -> bool:
     """Tell whether a commit whose outcome is unknown was made, by what the table says."""
     stamp = None if loaded is None else loaded.stamp
     return stamp is not None and (stamp.plan_id, stamp.files) == (wanted.plan_id, wanted.files)
+
+
+def _greatest(before: int | None, files: Sequence[DataFile]) -> int | None:
+    """Return the greatest order of a table's rows, before and with files; None without any."""
+    orders = [each.order for each in files]
+    return max(orders if before is None else [before, *orders], default=None)
 
 
 def _followed(state: LogState) -> list[TableId]:

@@ -13,7 +13,7 @@ from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import FileStore
 from tests.behaviours.sink_world import insert
-from tests.systems.lake.test_publishing import begun, change, published
+from tests.systems.lake.steps import begun, change, published
 from tests.systems.lake.world import LakeWorld
 
 

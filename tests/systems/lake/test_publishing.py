@@ -10,8 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_cdc_provider.core.errors import (
     FencedError,
@@ -21,34 +19,26 @@ from airflow_cdc_provider.core.errors import (
     SinkUnreachableError,
 )
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.splits import FinishedSplit
-from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg
 from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
-from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.behaviours.sink_world import delete, insert, update
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.world import LakeWorld, rows_now
+from tests.systems.lake.steps import (
+    again_by,
+    append,
+    begun,
+    catalog_of,
+    change,
+    copied,
+    foreign,
+    published,
+    sequence,
+    versions,
+)
+from tests.systems.lake.world import LakeWorld
 
 LOADED = {"iceberg": iceberg.IcebergTable, "delta": delta.LoadedDelta}
-
-
-def begun(world: LakeWorld, *rows: Row) -> None:
-    """Claim the tables, read `orders`, and hand off to the stream."""
-    world.opened(world.sink.open_targets()).claim((world.orders, world.seats))
-    world.ledger.start_plan("one")
-    world.ledger.store_stream(world.hand_off(orders=rows))
-
-
-def published(world: LakeWorld) -> list[Row]:
-    """What the table's changes add up to; each fits, and none is there twice."""
-    return rows_now(table_of(world.form, world.root, "shop.orders"), ["id"])
-
-
-def change(world: LakeWorld, number: int, generation: int = 1) -> None:
-    """Insert the row of a number, which is a transaction of its own."""
-    start = 100 + 10 * (number - 10)
-    world.changes(generation).apply(world.batch([insert(number, "x")], start=start))
 
 
 def test_a_table_follows_the_log_and_holds_each_change_once(world: LakeWorld) -> None:
@@ -254,65 +244,6 @@ def test_a_table_of_others_is_refused(world: LakeWorld, pipeline: str, tmp_path:
         world.under(1).publish_tables()
 
 
-def set_back(world: LakeWorld, commits: int) -> None:
-    """Set the table back by so many commits, as somebody else does."""
-    if world.form == "delta":
-        restored = DeltaTable(str(world.root / "shop.orders"))
-        restored.restore(restored.version() - commits)
-        return
-    table = catalog_of(world.root).load_table(("shop", "orders"))
-    ordered = sorted(table.metadata.snapshots, key=sequence)
-    table.manage_snapshots().rollback_to_snapshot(ordered[-1 - commits].snapshot_id).commit()
-
-
-def test_a_table_that_was_set_back_behind_our_back_is_an_error(world: LakeWorld) -> None:
-    begun(world, (1, "a"))
-    for number in (10, 11):
-        change(world, number)
-        world.lake.publish_tables()
-    set_back(world, 1)
-    assert published(world) == [(1, "a"), (10, "x")]
-    for number in (12, 13):
-        change(world, number)
-        with pytest.raises(IntegrityError, match="it was dropped or set back"):
-            world.lake.publish_tables()
-    again_by(world, 2, (1, "new"))
-    world.under(2).publish_tables()
-    assert published(world) == [(1, "new")]
-
-
-def test_a_table_that_was_set_back_gets_again_what_the_log_has_still(
-    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun(world, (1, "a"))
-    change(world, 10)
-    world.lake.publish_tables()
-    change(world, 11)
-    with monkeypatch.context() as patched:
-        patched.setattr(publisher_module.Publisher, "_take_over", lambda *_: None)
-        world.lake.publish_tables()
-    set_back(world, 1)
-    change(world, 12)
-    for _ in range(2):
-        world.lake.publish_tables()
-        assert published(world) == [(1, "a"), (10, "x"), (11, "x"), (12, "x")]
-
-
-def test_a_table_that_is_compacted_and_changed_by_others_is_gone_on_with(world: LakeWorld) -> None:
-    begun(world, (1, "a"))
-    for number in (10, 11):
-        change(world, number)
-        world.lake.publish_tables()
-        if world.form == "delta":
-            DeltaTable(str(world.root / "shop.orders")).optimize.compact()
-        else:
-            table = catalog_of(world.root).load_table(("shop", "orders"))
-            table.overwrite(table.scan().to_arrow())
-    change(world, 12)
-    world.lake.publish_tables()
-    assert published(world) == [(1, "a"), (10, "x"), (11, "x"), (12, "x")]
-
-
 @pytest.mark.parametrize("world", ["iceberg"], indirect=True)
 def test_files_of_a_table_that_the_catalog_knows_are_missed(world: LakeWorld) -> None:
     begun(world, (1, "a"))
@@ -343,19 +274,6 @@ def test_a_table_that_may_not_be_committed_to_holds_no_other_up(world: LakeWorld
     with pytest.raises(RefusedError, match="orders of the lake was made by nobody we know"):
         world.lake.publish_tables()
     assert table_of(world.form, world.root, "shop.seats").num_rows == 0
-
-
-def test_a_table_that_was_dropped_behind_our_back_is_an_error(world: LakeWorld) -> None:
-    begun(world, (1, "a"))
-    change(world, 10)
-    world.lake.publish_tables()
-    change(world, 11)
-    if world.form == "iceberg":
-        catalog_of(world.root).drop_table(("shop", "orders"))
-    else:
-        copied(world.root / "shop.orders/_delta_log", world.root / "away", moves=True)
-    with pytest.raises(IntegrityError, match="it was dropped or set back"):
-        world.lake.publish_tables()
 
 
 def test_a_file_that_is_gone_is_an_error_and_nothing_is_committed(world: LakeWorld) -> None:
@@ -432,24 +350,7 @@ def test_history_that_cannot_be_dropped_holds_nothing_up(
     assert published(world) == [(1, "a"), (10, "x")]
 
 
-def sequence(snapshot: Any) -> int:
-    return int(snapshot.sequence_number)
-
-
 # --- what the tests do to a table -----------------------------------------------------------
-
-
-def again_by(world: LakeWorld, generation: int, *rows: Row) -> None:
-    """Begin a new plan as a new owner, as `reset` and `run` do."""
-    ledger = world.opened(world.under(generation).open_ledger())
-    ledger.take_over(generation)
-    ledger.start_plan("two")
-    splits, finished = world.splits(generation), []
-    for table, of_table in (("orders", rows), ("seats", ())):
-        split = world.split(of=table)
-        report = world.publish(splits, split, *of_table, high=100)
-        finished.append(FinishedSplit.of(split, report, backfilled=True))
-    ledger.store_stream(hand_off(finished))
 
 
 def around_commit(
@@ -473,46 +374,3 @@ def around_commit(
 
 def died() -> None:
     raise KeyboardInterrupt
-
-
-def versions(world: LakeWorld) -> int:
-    """How often the table was committed to."""
-    if world.form == "delta":
-        return DeltaTable(str(world.root / "shop.orders")).version()
-    return len(catalog_of(world.root).load_table(("shop", "orders")).metadata.metadata_log)
-
-
-def catalog_of(root: Path) -> SqlCatalog:
-    return SqlCatalog("lake", uri=f"sqlite:///{root}/catalog.db", warehouse=str(root))
-
-
-def append(world: LakeWorld, rows: pa.Table) -> None:
-    """Append rows as somebody else does."""
-    if world.form == "delta":
-        write_deltalake(str(world.root / "shop.orders"), rows, mode="append")
-    else:
-        catalog_of(world.root).load_table(("shop", "orders")).append(rows)
-
-
-def foreign(world: LakeWorld, rows: pa.Table) -> None:
-    """Make a table of that name without us."""
-    if world.form == "delta":
-        write_deltalake(str(world.root / "shop.orders"), rows)
-        return
-    catalog = catalog_of(world.root)
-    catalog.create_namespace(("shop",))
-    catalog.create_table(("shop", "orders"), schema=rows.schema).append(rows)
-
-
-def copied(one: Path, other: Path, *, moves: bool = False) -> None:
-    """Put a file or folder elsewhere, as it is."""
-    if moves:
-        one.rename(other)
-        return
-    if one.is_dir():
-        for each in one.rglob("*"):
-            if each.is_file():
-                copied(each, other / each.relative_to(one))
-        return
-    other.parent.mkdir(parents=True, exist_ok=True)
-    other.write_bytes(one.read_bytes())

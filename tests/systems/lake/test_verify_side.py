@@ -23,7 +23,7 @@ from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.sink_world import Row, delete, insert, update
 from tests.behaviours.source_log import point
-from tests.systems.lake.test_publishing import begun
+from tests.systems.lake.steps import begun
 from tests.systems.lake.world import LakeWorld
 
 SEED = random.SystemRandom().randrange(10_000)

@@ -14,12 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.file_log.state import LogState
+from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
 
 _LOCAL_TIMES = "timestampNtz"
@@ -28,9 +31,9 @@ _STAMP = "cdc"
 """The key in a commit's metadata that has the stamp, for people who look at the history."""
 
 
-def open_tables(root: Path, pipeline: str, plan_id: str) -> DeltaTables:
+def open_tables(root: Path, pipeline: str, state: LogState) -> DeltaTables:
     """Open the folder's tables, for one pipeline's plan."""
-    return DeltaTables(root, pipeline, plan_id)
+    return DeltaTables(root, pipeline, state.plan_id)
 
 
 class DeltaTables:
@@ -84,16 +87,19 @@ class LoadedDelta:
         generation = self._table.transaction_version(_generation_of(self._pipeline))
         if generation is None:
             return None
-        if (restored := self._restored()) is not None:
-            return replace(restored, generation=generation)
         files = self._table.transaction_version(_files_of(self._pipeline, self._plan_id))
+        version = self._table.transaction_version(_order_of(self._pipeline, self._plan_id))
+        order = version + SNAPSHOT_ORDER - 1 if version else None
+        if (restored := self._restored(order)) is not None:
+            return replace(restored, generation=generation, order=order)
         plan_id = "" if files is None else self._plan_id
-        return Stamp(self._pipeline, plan_id, generation, files or 0)
+        return Stamp(self._pipeline, plan_id, generation, files or 0, order)
 
-    def _restored(self) -> Stamp | None:
+    def _restored(self, order: int | None) -> Stamp | None:
         """Return what the table holds if somebody restored an older version; None if nobody did.
 
-        The versions of applications stay then, so the commit that was restored is asked.
+        The versions of applications stay then, so the commit that was restored is asked. If neither
+        one of ours nor a restored one is in the history, the table must have a row of that order.
         """
         if _STAMP in self._table.history(1)[0]:
             return None
@@ -105,7 +111,14 @@ class LoadedDelta:
                 limit = _version_of(each["operationParameters"])
             elif _STAMP in each:
                 return None if limit is None else _stamp_from(each[_STAMP])
-        return None if limit is None else Stamp(self._pipeline, "", 0, 0)
+        if limit is None and (order is None or self._has_row(order)):
+            return None
+        return Stamp(self._pipeline, "", 0, 0)
+
+    def _has_row(self, order: int) -> bool:
+        """Tell whether the table has a row of an order."""
+        rows = self._table.to_pyarrow_dataset()
+        return bool(rows.head(1, columns=[ORDER], filter=pc.field(ORDER) == order).num_rows)
 
     @property
     def columns(self) -> pa.Schema:
@@ -194,6 +207,7 @@ def _added(file: DataFile) -> AddAction:
 
 def _stamped(stamp: Stamp) -> CommitProperties:
     """Return a stamp as the properties of a commit, without the library's own retries."""
+    order = 0 if stamp.order is None else stamp.order - SNAPSHOT_ORDER + 1
     told = {"pipeline": stamp.pipeline, "plan": stamp.plan_id, "generation": stamp.generation}
     return CommitProperties(
         custom_metadata={_STAMP: json.dumps({**told, "files": stamp.files})},
@@ -201,6 +215,7 @@ def _stamped(stamp: Stamp) -> CommitProperties:
         app_transactions=[
             Transaction(_generation_of(stamp.pipeline), stamp.generation),
             Transaction(_files_of(stamp.pipeline, stamp.plan_id), stamp.files),
+            Transaction(_order_of(stamp.pipeline, stamp.plan_id), order),
         ],
     )
 
@@ -225,3 +240,8 @@ def _generation_of(pipeline: str) -> str:
 def _files_of(pipeline: str, plan_id: str) -> str:
     """Return the name under which a table keeps how many files of a plan it has."""
     return f"cdc:{pipeline}:{plan_id}:files"
+
+
+def _order_of(pipeline: str, plan_id: str) -> str:
+    """Return the name under which a table keeps a plan's greatest order, where 0 is none."""
+    return f"cdc:{pipeline}:{plan_id}:order"

@@ -24,9 +24,10 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.expressions import AlwaysTrue
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.lake.columns import ORDER
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
 from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
 
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.snapshots import Snapshot
 
+    from airflow_cdc_provider.systems.file_log.state import LogState
+
 CATALOG = "catalog.db"
-_PIPELINE, _PLAN, _GENERATION, _FILES, _WRITTEN = (
-    f"cdc.{name}" for name in ("pipeline", "plan", "generation", "files", "written")
+_PIPELINE, _PLAN, _GENERATION, _FILES, _WRITTEN, _ORDER = (
+    f"cdc.{name}" for name in ("pipeline", "plan", "generation", "files", "written", "order")
 )
 _PROPERTIES = {"commit.retry.num-retries": "0"}
 _KEPT, _KEPT_MS = "history.expire.min-snapshots-to-keep", "history.expire.max-snapshot-age-ms"
@@ -53,24 +56,35 @@ _ONE_IN = 5
 """Snapshots expire once a fifth as many are too old as are kept."""
 
 
-def open_tables(root: Path, pipeline: str, plan_id: str) -> IcebergTables:  # noqa: ARG001 - as of each format
-    """Open the folder's tables."""
-    return IcebergTables(root)
+def open_tables(root: Path, pipeline: str, state: LogState) -> IcebergTables:  # noqa: ARG001 - as of each format
+    """Open the folder's tables; their catalog must be there if the log has given files to one."""
+    return IcebergTables(root, is_new=not any(state.taken.values()))
 
 
 class IcebergTables:
     """The Iceberg tables of one folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_new: bool) -> None:
+        """`is_new`: the catalog is made if it is not there."""
+        self._path, self._is_new = (root / CATALOG).absolute(), is_new
+        if not is_new and not _has_bytes(self._path):
+            raise _catalog_gone(self._path)
         self._root = root
-        uri = f"sqlite:///{(root / CATALOG).absolute()}"
-        self._catalog = SqlCatalog("lake", uri=uri, warehouse=str(root.absolute()))
+        self._catalog = SqlCatalog(
+            "lake",
+            uri=f"sqlite:///{self._path}",
+            warehouse=str(root.absolute()),
+            init_catalog_tables=str(is_new).lower(),
+        )
 
     def load(self, table: TableId) -> IcebergTable | None:
         """Load a table; None if there is none."""
         try:
             return IcebergTable(self._catalog.load_table(_name(table)))
         except NoSuchTableError:
+            # readers who open a catalog that is gone make an empty one
+            if not self._is_new and not self._catalog.list_namespaces():
+                raise _catalog_gone(self._path) from None
             return None
         except FileNotFoundError as error:
             raise RefusedError(
@@ -111,19 +125,28 @@ class IcebergTable:
         """Return what the table holds of a log.
 
         Properties stay when somebody sets the table back, so they count only with the snapshot
-        that was made with them. One that has expired cannot be asked.
+        that was made with them. One that has expired cannot be asked: then the table must have a
+        row of the greatest order.
         """
         found = self._table.properties
         if _PIPELINE not in found:
             return None
-        told = Stamp(found[_PIPELINE], found[_PLAN], int(found[_GENERATION]), int(found[_FILES]))
-        written, last = found.get(_WRITTEN, ""), self._last_written()
-        if not written or last is None or last == (told.plan_id, int(written)):
+        order = int(found[_ORDER]) if found.get(_ORDER) else None
+        told = Stamp(
+            found[_PIPELINE], found[_PLAN], int(found[_GENERATION]), int(found[_FILES]), order
+        )
+        written = found.get(_WRITTEN, "")
+        if not written:
+            return told
+        last = self._last_written()
+        if last is None:
+            last = None if order is None or self._has_row(order) else ("", 0)
+        if last is None or last == (told.plan_id, int(written)):
             return told
         return replace(told, plan_id=last[0], files=last[1])
 
     def _last_written(self) -> tuple[str, int] | None:
-        """Return plan and files of the last snapshot of ours that the table stands on.
+        """Return plan and files of the last snapshot of ours that the table is made from.
 
         None if that has expired.
         """
@@ -134,10 +157,15 @@ class IcebergTable:
             summary = snapshot.summary
             if summary is not None and summary.get(_FILES) is not None:
                 return str(summary.get(_PLAN)), int(summary.get(_FILES) or 0)
-            if snapshot.parent_snapshot_id is None:
-                return "", 0
-            snapshot = self._table.snapshot_by_id(snapshot.parent_snapshot_id)
+            # who expires snapshots may clear the parent of the oldest one that stays, or not
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
         return None
+
+    def _has_row(self, order: int) -> bool:
+        """Tell whether the table has a row of an order."""
+        scan = self._table.scan(f"{ORDER} = {order}", selected_fields=(ORDER,), limit=1)
+        return any(batch.num_rows for batch in scan.to_arrow_batch_reader())
 
     @property
     def columns(self) -> pa.Schema:
@@ -250,4 +278,24 @@ def _stamped(stamp: Stamp) -> dict[str, str]:
         _PLAN: stamp.plan_id,
         _GENERATION: str(stamp.generation),
         _FILES: str(stamp.files),
+        _ORDER: "" if stamp.order is None else str(stamp.order),
     }
+
+
+def _has_bytes(path: Path) -> bool:
+    """Tell whether a file is there, and is not empty."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _catalog_gone(path: Path) -> SinkUnreachableError:
+    """Return the error for a catalog that was there before."""
+    return SinkUnreachableError(
+        "the catalog of the lake's tables is gone",
+        where=str(path),
+        risk="none: the changes are in the log, and no other catalog is made in its place",
+        remedy="put it back, and the tables catch up by themselves; if it is lost for good, "
+        "`reset` the pipeline, which makes catalog and tables anew",
+    )

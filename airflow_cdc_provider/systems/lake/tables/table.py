@@ -2,6 +2,9 @@
 
 Each commit is a compare-and-swap: it is made on the table as it was loaded, or not at all. So who
 loads a table, looks at what it holds, and commits what is behind, adds nothing twice.
+
+Others may set a table back. The last commit of ours in its history says what it holds then. Where
+that has expired, the rows have to prove it: one of them has the greatest `_order` of our commits.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ class Stamp:
     generation: int
     files: int
     """How many of the log's files of changes it has, from the first one of the plan on."""
+    order: int | None = None
+    """The greatest `_order` of all rows that were committed with it or before it, from the last
+    exchange on. None if there were none, or if an older version committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class DataFile:
     path: Path
     rows: int
     bytes: int
+    order: int
+    """The greatest `_order` of its rows."""
 
 
 class TableMovedError(Exception):
