@@ -70,6 +70,26 @@ def test_changed_definitions_are_followed(lake: Lake) -> None:
     assert all(map(lake.is_equal, named.values()))
 
 
+def test_a_column_is_there_without_a_row_behind_it(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY, gone INT, v INT)")
+    shop.at_source("CREATE TABLE third (id INT PRIMARY KEY)")
+    lake.catch_up()
+    shop.at_source("ALTER TABLE orders ADD COLUMN more INT NULL")
+    shop.at_source("ALTER TABLE others DROP COLUMN gone, ADD COLUMN at DATETIME(3), MODIFY v INT")
+    shop.at_source("ALTER TABLE others ADD COLUMN g POINT")
+    for _ in range(2):
+        lake.catch_up()
+        assert lake.operations("orders") == "rrr"
+        assert all(map(lake.is_equal, ("orders", "others", "third")))
+        assert {"at", "g"} <= {*lake.changes("others").column_names}
+    assert lake.verified().equal
+    shop.at_source("INSERT INTO orders (id, more) VALUES (9, 8)")
+    shop.at_source("INSERT INTO others (id, at) VALUES (9, '2024-01-01 00:00:00.123')")
+    lake.catch_up()
+    assert all(map(lake.is_equal, ("orders", "others")))
+
+
 BEGINS_AGAIN = {
     "a column with a default": "ADD COLUMN more INT NOT NULL DEFAULT 7",
     "a default that may be NULL": "ADD COLUMN more INT DEFAULT 7",
