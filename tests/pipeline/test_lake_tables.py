@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError, TablesStoppedError
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
@@ -13,6 +13,7 @@ from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import alter_before_reading, change
 from tests.pipeline.conftest import Shop
 from tests.pipeline.lakes import Lake
+from tests.systems.lake import damage
 
 
 @pytest.fixture(params=["iceberg", "delta"])
@@ -285,6 +286,30 @@ def test_a_table_that_is_reset_begins_again_and_the_others_go_on(lake: Lake) -> 
     lake.catch_up()
     assert (lake.operations("orders"), lake.operations("others")) == ("rrrtrrrr", "r")
     assert lake.is_equal("orders")
+
+
+@pytest.mark.parametrize("by", ["set back", "dropped"])
+def test_a_table_that_was_set_back_is_mended_by_reset_of_it_alone(lake: Lake, by: str) -> None:
+    shop, orders = lake.shop, TableId(lake.shop.database, "orders")
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY)")
+    for number in (8, 9):
+        shop.at_source(f"INSERT INTO orders (id) VALUES ({number})")
+        lake.catch_up()
+    harm = damage.set_back if by == "set back" else damage.dropped
+    harm(lake.form, lake.folder, orders)
+    shop.at_source("DELETE FROM orders WHERE id = 9")
+    shop.at_source("INSERT INTO others VALUES (1)")
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match="dropped or set back") as error:
+            lake.catch_up()
+        assert f"--table {orders}" in error.value.remedy
+    reset_tables(shop.run(), [orders])
+    lake.catch_up()
+    shop.at_source("INSERT INTO orders (id) VALUES (10)")
+    for _ in range(2):
+        lake.catch_up()
+        assert all(map(lake.is_equal, ("orders", "others")))
+    assert (lake.operations("orders"), lake.operations("others")) == ("trrrrc", "c")
 
 
 def test_rows_of_a_table_are_not_read_again_in_part(lake: Lake) -> None:

@@ -257,6 +257,11 @@ class LogState:
         streams += [] if self.stream is None else [self.stream]
         return [progress for stream in streams for progress in stream.tables]
 
+    def follows(self, sink_table: TableId) -> bool:
+        """Tell whether a table is followed, or isolated, and all its rows are in the log."""
+        source = self.targets.get(sink_table)
+        return any(each.table == source and not each.is_unread for each in self._progress())
+
     def _join(self, record: Record) -> None:
         """Add the rows of a split that has joined the stream."""
         joined, folder = self.joins.join(record), record["folder"]

@@ -20,13 +20,14 @@ from airflow_cdc_provider.core.errors import (
     SinkBusyError,
     SinkUnreachableError,
 )
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg
 from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
 from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.systems.lake import damage
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.world import LakeWorld, rows_now
 
@@ -256,13 +257,7 @@ def test_a_table_of_others_is_refused(world: LakeWorld, pipeline: str, tmp_path:
 
 def set_back(world: LakeWorld, commits: int) -> None:
     """Set the table back by so many commits, as somebody else does."""
-    if world.form == "delta":
-        restored = DeltaTable(str(world.root / "shop.orders"))
-        restored.restore(restored.version() - commits)
-        return
-    table = catalog_of(world.root).load_table(("shop", "orders"))
-    ordered = sorted(table.metadata.snapshots, key=sequence)
-    table.manage_snapshots().rollback_to_snapshot(ordered[-1 - commits].snapshot_id).commit()
+    damage.set_back(world.form, world.root, TableId("shop", "orders"), commits=commits)
 
 
 def test_a_table_that_was_set_back_behind_our_back_is_an_error(world: LakeWorld) -> None:
@@ -350,10 +345,7 @@ def test_a_table_that_was_dropped_behind_our_back_is_an_error(world: LakeWorld) 
     change(world, 10)
     world.lake.publish_tables()
     change(world, 11)
-    if world.form == "iceberg":
-        catalog_of(world.root).drop_table(("shop", "orders"))
-    else:
-        copied(world.root / "shop.orders/_delta_log", world.root / "away", moves=True)
+    damage.dropped(world.form, world.root, TableId("shop", "orders"))
     with pytest.raises(IntegrityError, match="it was dropped or set back"):
         world.lake.publish_tables()
 
