@@ -320,6 +320,17 @@ class DeletesShards(Protocol):
 
 
 @runtime_checkable
+class TellsColumns(Protocol):
+    """A sink whose tables have the columns of what is written to them, and no others."""
+
+    def tell_columns(self, columns: Mapping[TableId, pa.Schema]) -> None:
+        """Write down which columns tables have got by changes of definitions that have ended.
+
+        `columns` are those of each table's changes now. It is cheap where there is nothing new.
+        """
+
+
+@runtime_checkable
 class CommitsLater(Protocol):
     """A sink whose tables follow a log of files, by commits of their own.
 

@@ -310,6 +310,7 @@ class _Tries:
         news = self._job.source().require_same_log(stream.start, held, tables)
         if news:
             self._retries.warn(news)
+        self._task.tell_columns()
         self._following.error = None
         self._following.passed_over.log = None  # reading begins where the ledger is
         try:

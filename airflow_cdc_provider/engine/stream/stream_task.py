@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.salts import Salt, keep_salts
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.sink.port import ChangeSink, Sink
+from airflow_cdc_provider.engine.sink.port import ChangeSink, Sink, TellsColumns
 
 BATCH_BYTES = 512 * 1024 * 1024
 """Log in one micro-batch, in whole files: what a restart reads again at most."""
@@ -45,6 +45,11 @@ class StreamTask:
         """Open the sink's writer of changes."""
         keep_salts(self.salts)
         return self.sink.open_changes(self.source.change_columns(self.reading))
+
+    def tell_columns(self) -> None:
+        """Have the sink's tables get columns that no row has brought yet, where rows bring them."""
+        if isinstance(self.sink, TellsColumns):
+            self.sink.tell_columns(self.source.change_columns(self.reading))
 
     def open_log(self, end: LogPosition) -> TailReader:
         """Open the log at the ledger's position, on the server whose log's end this is."""

@@ -3,6 +3,7 @@
     /path/shop.orders/split-00000003-g00000001-5f3a9c1e.json      a split's rows
     /path/shop.orders/stream-000009-00000154-g00000002-....json   changes of the log
     /path/shop.orders/joined-00000003-g00000002-....json          rows read beside the stream
+    /path/shop.orders/columns-g00000002-....parquet               no row, only new columns
     /path/transaction/stream-....json                             BEGIN and END markers
     /path/_manifest/manifest-00000042.json                        what counts, in which order
 
@@ -52,6 +53,11 @@ def split_file(number: int, generation: int, ending: str) -> str:
 def joined_file(number: int, generation: int, ending: str) -> str:
     """Return a new file name for the rows of a split that joins the stream."""
     return f"joined-{number:08d}-{_suffix(generation, ending)}"
+
+
+def columns_file(generation: int, ending: str) -> str:
+    """Return a new file name for what has no row and only tells a table's columns."""
+    return f"columns-{_suffix(generation, ending)}"
 
 
 def stream_file(place: str, generation: int, ending: str) -> str:

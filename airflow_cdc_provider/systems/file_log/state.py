@@ -102,6 +102,8 @@ class LogState:
     joins: JoinState = field(default_factory=JoinState)
     former: dict[TableId, set[str]] = field(default_factory=dict)
     """Columns that a source table had before it was changed, in lower case: events have them."""
+    untold: dict[TableId, set[str]] = field(default_factory=dict)
+    """Columns that have come to a source table, and no file was written for yet to tell them."""
     basis: int = field(default=0, compare=False)
     """The last version that changed what is chosen by from a batch of changes."""
 
@@ -147,6 +149,8 @@ class LogState:
         match record["do"]:
             case "taken":
                 self._hand_over(record["files"])
+            case "tell columns":
+                self._add_told(record)
             case "begin joins":
                 self.joins.begin(record)
             case "join":
@@ -168,7 +172,7 @@ class LogState:
         self.counts, self.changes, self.changed = Counts(), {}, {}
         self.kept, self.taken, self.begins_at, self.unsettled = {}, {}, {}, {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
-        self.joins, self.former = JoinState(), {}
+        self.joins, self.former, self.untold = JoinState(), {}, {}
 
     def as_ledger(self, place: Place, reports: Sequence[Report] | None) -> LedgerState:
         """Return what decisions are made from; `reports` are those that are needed."""
@@ -214,6 +218,7 @@ class LogState:
         self.unsettled = {
             folder: each for folder, each in self.unsettled.items() if each.table not in read
         }
+        self._follow_columns(records, before.changes or ())
         for record in records:
             if isinstance(record, TablesOwned):
                 self.joins.keep(record.tables)
@@ -224,11 +229,38 @@ class LogState:
                 for table, count in record.tables.items():
                     self._count(table, count, record.position, at_us)
 
+    def _follow_columns(self, records: Records, begun: Sequence[SchemaChange]) -> None:
+        """Note the columns that come by changes that end, and forget those that go."""
+        ended = {record.table for record in records if isinstance(record, ChangeEnded)}
+        for change in begun:
+            if change.table not in ended:
+                continue
+            was, now = (
+                {column.name for column in plan.target.copied_columns}
+                for plan in (change.before, change.after)
+            )
+            new = (self.untold.pop(change.table, set()) | (now - was)) & now
+            if new and not change.rereads:  # the rows that are read again tell all
+                self.untold[change.table] = new
+
+    def _add_told(self, record: Record) -> None:
+        """Add a file without a row, by which a table gets columns that have come."""
+        table = TableId.parse(record["table"])
+        left = self.untold.pop(table, set()) - set(record["columns"])
+        if left:
+            self.untold[table] = left
+        self.changes.setdefault(record["folder"], []).append(SealedFile(**record["file"]))
+
     def _progress(self) -> list[TableProgress]:
         """Return the progress of all tables, of isolated ones too."""
         streams = [each.stream for each in self.stopped]
         streams += [] if self.stream is None else [self.stream]
         return [progress for stream in streams for progress in stream.tables]
+
+    def follows(self, sink_table: TableId) -> bool:
+        """Tell whether a table is followed, or isolated, and all its rows are in the log."""
+        source = self.targets.get(sink_table)
+        return any(each.table == source and not each.is_unread for each in self._progress())
 
     def _join(self, record: Record) -> None:
         """Add the rows of a split that has joined the stream."""
@@ -423,7 +455,8 @@ class LogState:
             "begun": [change_to_json(change) for change in self.begun],
             "apart": apart_to_json(self.apart),
             "joins": self.joins.to_json(),
-            "former": {str(table): sorted(names) for table, names in self.former.items()},
+            "former": _names_to(self.former),
+            "untold": _names_to(self.untold),
         }
         return {name: value for name, value in form.items() if value}
 
@@ -457,9 +490,8 @@ class LogState:
             begun=tuple(map(change_from_json, form.get("begun", ()))),
             apart=apart_from_json(form.get("apart", ())),
             joins=JoinState.from_json(form.get("joins", {})),
-            former={
-                TableId.parse(name): set(names) for name, names in form.get("former", {}).items()
-            },
+            former=_names_from(form.get("former", {})),
+            untold=_names_from(form.get("untold", {})),
             basis=form["version"],
         )
 
@@ -481,6 +513,16 @@ def _begun_again(records: Records, begun: Sequence[SchemaChange]) -> set[TableId
 def _tables_of(streams: Iterable[StreamSplit]) -> set[TableId]:
     """Return the tables of some streams."""
     return {progress.table for stream in streams for progress in stream.tables}
+
+
+def _names_to(names: Mapping[TableId, set[str]]) -> Record:
+    """Return names of columns by table as JSON."""
+    return {str(table): sorted(some) for table, some in names.items()}
+
+
+def _names_from(form: Record) -> dict[TableId, set[str]]:
+    """Read names of columns by table from JSON."""
+    return {TableId.parse(table): set(some) for table, some in form.items()}
 
 
 def _files_to(files: Mapping[str, Sequence[SealedFile]]) -> Record:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import LogState
@@ -41,10 +41,15 @@ def behind(
 ) -> Behind:
     """Return what a table lacks that has `known` of the plan's files of changes; None: nothing.
 
-    `there` are its columns. Where files do not fit them, and a later one says that all before it is
-    void, the table begins anew with that one. If none says so: `RefusedError`.
+    `there` are its columns. Where files do not fit them, or are gone, and a later one says that all
+    before it is void, the table begins anew with that one. If none says so: `RefusedError`, and
+    `IntegrityError` for a table that was set back.
     """
     folder = table_folder(table)
+    if is_set_back(state, table, known):
+        if (anew := _begun_anew(root, state, table, known)) is None:
+            raise _set_back(root, state, table)
+        return anew
     try:
         changes = state.changes_from(folder, known or 0)
         if known is not None:
@@ -54,11 +59,35 @@ def behind(
         columns = _columns_anew(root, table, [*read, *changes], widens=widens or not read)
         return Behind(read, changes, columns if read or changes else there, is_anew=True)
     except RefusedError:
-        begin = state.begins_at.get(folder)
-        if begin is None or not (known or 0) <= begin < state.settled(folder):
+        if (anew := _begun_anew(root, state, table, known)) is None:
             raise
-        changes = state.changes_from(folder, begin)
-        return Behind((), changes, _columns_anew(root, table, changes, widens=True), is_anew=True)
+        return anew
+
+
+def is_set_back(state: LogState, table: TableId, known: int | None) -> bool:
+    """Tell whether a table lacks files of changes that the log has given to it."""
+    return (known or 0) < state.taken.get(table_folder(table), 0)
+
+
+def _begun_anew(root: Path, state: LogState, table: TableId, known: int | None) -> Behind | None:
+    """Return what takes the place of all that is there; None if no file of the log begins anew."""
+    folder = table_folder(table)
+    begin, first = state.begins_at.get(folder), max(known or 0, state.taken.get(folder, 0))
+    if begin is None or not first <= begin < state.settled(folder):
+        return None
+    changes = state.changes_from(folder, begin)
+    return Behind((), changes, _columns_anew(root, table, changes, widens=True), is_anew=True)
+
+
+def _set_back(root: Path, state: LogState, table: TableId) -> IntegrityError:
+    """Return the error for a table that has less than it once had."""
+    return IntegrityError(
+        f"the table {table} of the lake lacks changes that it had: it was dropped or set back",
+        where=str(root),
+        risk="the log has given them to the table and does not have them any more",
+        remedy="restore the table, or `reset` it with "
+        f"{table_option(state.targets.get(table, table))}: it is made anew, and the others flow on",
+    )
 
 
 def _columns_anew(

@@ -90,8 +90,6 @@ class HeldTables:
         known = None
         if stamp is not None and stamp.plan_id == state.plan_id:
             known = min(stamp.files, state.settled(table_folder(table)))
-        if (known or 0) < state.taken.get(table_folder(table), 0):
-            raise set_back(table, self.root)
         new = behind(self.root, state, table, there=there, known=known, widens=self.widens)
         if not new.columns.names:
             return None
@@ -112,16 +110,6 @@ def own_stamp(loaded: LoadedTable, table: TableId, root: Path, pipeline: str) ->
             remedy="drop it in the lake, or route the source's table to another name",
         )
     return stamp
-
-
-def set_back(table: TableId, root: Path) -> IntegrityError:
-    """Return the error for a table that has less than it once had."""
-    return IntegrityError(
-        f"the table {table} of the lake lacks changes that it had: it was dropped or set back",
-        where=str(root),
-        risk="the log has given them to the table and does not have them any more",
-        remedy="restore the table, or `reset` the pipeline, which makes it anew",
-    )
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
 from airflow_cdc_provider.systems.file_log.state import NATIVE, LogState
 from airflow_cdc_provider.systems.file_log.targets import LogTargets
+from airflow_cdc_provider.systems.file_log.told_columns import ToldColumns
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES
 from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
 from airflow_cdc_provider.systems.lake.held import HeldTables
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 _WIDENING = frozenset({"iceberg"})
 """Formats in which a column's type can become one that holds more values."""
-_SWEPT = ("stream-*", "joined-*")
+_SWEPT = ("stream-*", "joined-*", "columns-*")
 """Files that no table has as they are; one may still have those of an older plan's splits."""
 
 
@@ -111,6 +112,11 @@ class LakeSink:
         return LogChangeSink(
             self._files, self.owner, CapturedTables(self.plans, columns, self.abilities)
         )
+
+    def tell_columns(self, columns: Mapping[TableId, pa.Schema]) -> None:
+        """Write to the log which columns its tables have got; they come with the next publish."""
+        captured = CapturedTables(self.plans, columns, self.abilities)
+        ToldColumns(self._files, self.owner, captured).tell()
 
     def current_rows(self, plan: TablePlan) -> str:
         """Return the SQL query of a table's current rows, by its name in the catalog."""

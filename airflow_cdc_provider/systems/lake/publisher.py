@@ -32,14 +32,13 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import explained
-from airflow_cdc_provider.systems.lake.behind import behind
+from airflow_cdc_provider.systems.lake.behind import behind, is_set_back
 from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import gathered
 from airflow_cdc_provider.systems.lake.held import (
     OpenTables,
     libraries_explained,
     own_stamp,
-    set_back,
 )
 from airflow_cdc_provider.systems.lake.tables.table import (
     DataFile,
@@ -160,8 +159,8 @@ class Publisher:
         known = stamp.files if stamp is not None and is_of_plan else 0
         if is_of_plan and known >= count:
             return count
-        if known < state.taken.get(folder, 0):
-            raise set_back(table, self._root)
+        if is_set_back(state, table, known) and not state.follows(table):
+            return state.taken[folder]  # it is left as it is until all its rows are read again
         there = pa.schema([]) if loaded is None else loaded.columns
         new = behind(
             self._root,

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from tests.behaviours.sink_world import Row, insert
+from tests.systems.lake import damage
+from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.world import LakeWorld, rows_now
 
@@ -55,17 +56,7 @@ def again_by(world: LakeWorld, generation: int, *rows: Row) -> None:
 
 def set_back(world: LakeWorld, commits: int) -> None:
     """Set the table back by so many commits, as somebody else does."""
-    if world.form == "delta":
-        restored = DeltaTable(str(world.root / "shop.orders"))
-        restored.restore(restored.version() - commits)
-        return
-    table = catalog_of(world.root).load_table(("shop", "orders"))
-    ordered = sorted(table.metadata.snapshots, key=sequence)
-    table.manage_snapshots().rollback_to_snapshot(ordered[-1 - commits].snapshot_id).commit()
-
-
-def catalog_of(root: Path) -> SqlCatalog:
-    return SqlCatalog("lake", uri=f"sqlite:///{root}/catalog.db", warehouse=str(root))
+    damage.set_back(world.form, world.root, world.orders.sink_table, commits=commits)
 
 
 def append(world: LakeWorld, rows: pa.Table) -> None:

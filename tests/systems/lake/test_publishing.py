@@ -23,12 +23,12 @@ from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg
 from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
 from tests.behaviours.sink_world import delete, insert, update
+from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.steps import (
     again_by,
     append,
     begun,
-    catalog_of,
     change,
     copied,
     foreign,

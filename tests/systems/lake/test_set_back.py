@@ -12,10 +12,10 @@ from airflow_cdc_provider.core.errors import IntegrityError, SinkUnreachableErro
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg
 from airflow_cdc_provider.systems.lake.tables.table import DataFile
+from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.steps import (
     again_by,
     begun,
-    catalog_of,
     change,
     copied,
     expired,
@@ -48,6 +48,19 @@ def test_a_table_that_was_set_back_behind_our_back_is_an_error(world: LakeWorld)
     again_by(world, 2, (1, "new"))
     world.under(2).publish_tables()
     assert published(world) == [(1, "new")]
+
+
+def test_a_table_that_was_set_back_to_before_its_new_rows_is_an_error(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    world.lake.publish_tables()
+    again_by(world, 2, (1, "new"))
+    change(world, 10, 2)
+    world.under(2).publish_tables()
+    set_back(world, 1)
+    change(world, 11, 2)
+    with pytest.raises(IntegrityError, match="it was dropped or set back"):
+        world.under(2).publish_tables()
 
 
 def test_a_table_that_was_set_back_gets_again_what_the_log_has_still(

@@ -188,7 +188,9 @@ class IcebergTable:
         kept = kept_columns(self.columns, columns)
         with self._commit(columns, stamp, kept) as transaction:
             if self._table.current_snapshot() is not None:
-                transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(stamp))
+                # whoever goes back to this snapshot has nothing of ours
+                nothing = replace(stamp, plan_id="", files=0)
+                transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(nothing))
             self._add(transaction, files, stamp)
             transaction.set_properties({_WRITTEN: str(stamp.files) if files else ""})
 
