@@ -63,6 +63,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
     MySqlPosition,
     own,
 )
+from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import keys_in
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
 from airflow_cdc_provider.systems.mysql.server.introspection import create_statement, read_schema
@@ -356,6 +357,7 @@ class SnapshotReader:
             )
         if known is None:
             self._check_planned(session, schema)
+            self._check_cascades(session, table, found)
             session.definitions[table] = found
 
     def _check_planned(self, session: _Session, schema: TableSchema) -> None:
@@ -369,6 +371,23 @@ class SnapshotReader:
                 "its rows would not fit the sink's table",
                 "`reset` the pipeline",
             )
+
+    def _check_cascades(self, session: _Session, table: TableId, found: str) -> None:
+        """Refuse a table that has got a foreign key by which rows change that nobody logs.
+
+        The log behind the rows need not tell of it: the statement came before them.
+        """
+        if session.capabilities.logs_cascades or "REFERENCES" not in found:
+            return
+        for key in keys_in(table, found):
+            if key.cascades:
+                raise TableChangedError(
+                    f"the foreign key {key.name} of {table} changes rows by itself, and came after "
+                    "preflight",
+                    str(self._endpoint),
+                    "the server does not log these rows: the sink would keep them as they were",
+                    "drop it, or give it NO ACTION; the table is read again then",
+                )
 
     # --- the rows -----------------------------------------------------------------------------
 
