@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.errors import (
+    RESET,
     CdcError,
     RetryableError,
     SplitOutdatedError,
@@ -55,17 +56,18 @@ def with_way_back(stored: StoredError, table: TableId | str) -> CdcError:
 
 
 def read_again_by_reset(error: CdcError, tables: Collection[TableId | str]) -> CdcError:
-    """Return the error of a value that has no place, with the command that mends its tables.
+    """Return an error that concerns tables alone, with the command that mends just these.
 
-    For a sink that takes rows beside its stream. The log keeps such a value for good, so nothing
-    goes on behind it once it is corrected; the tables' rows have to be read again.
+    For a sink that takes rows beside its stream. The log keeps a value that has no place, or rows
+    that are not whole, for good, so nothing goes on behind it; the rows have to be read again.
     """
-    if not isinstance(error, ValueRefusedError) or not tables:
+    if not tables:
         return error
     named = " ".join(table_option(table) for table in tables)
-    return error.with_remedy(
-        f"correct the value at the source, then `reset` it with {named}: only that is read again"
-    )
+    alone = f"`reset` it with {named}: only that is read again"
+    if isinstance(error, ValueRefusedError):
+        return error.with_remedy(f"correct the value at the source, then {alone}")
+    return error.with_remedy(error.remedy.replace(RESET, alone)) if error.tables else error
 
 
 def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[StreamSplit, ...]:

@@ -69,6 +69,19 @@ class Stops:
         assert set(phases(shop).values()) == {TablePhase.CONSISTENT}
         assert [text for text in told(run) if "flows again, brought back by the log" in text]
 
+    def test_a_table_whose_rows_the_log_has_in_part_is_read_again_alone(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+        minimal = "SET SESSION binlog_row_image = MINIMAL"
+        change(shop, "orders", [minimal, "UPDATE orders SET note = 'new' WHERE id = 1"])
+        change(shop, "others", ["INSERT INTO others VALUES (2)"])
+        with pytest.raises(TablesStoppedError, match="holds incomplete row images") as caught:
+            catch_up(shop)
+        assert f"`reset` it with --table {shop.database}.orders: only that" in caught.value.remedy
+        assert is_equal(shop, "others")
+        reset_tables(shop.run(), [TableId(shop.database, "orders")])
+        catch_up(shop)
+        assert is_equal(shop, "orders")
+
     def test_while_a_table_stops_a_run_reads_again_what_others_wait_for(self, shop: Shop) -> None:
         shop.at_source("ALTER TABLE orders DROP INDEX code")
         begin(shop, ["orders"])
