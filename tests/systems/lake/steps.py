@@ -129,7 +129,10 @@ def sequence(snapshot: Any) -> int:
 
 
 def versions(world: LakeWorld) -> int:
-    """How often the table was committed to."""
+    """How often the table was committed to; 0 if there is none."""
     if world.form == "delta":
-        return DeltaTable(str(world.root / "shop.orders")).version()
-    return len(catalog_of(world.root).load_table(("shop", "orders")).metadata.metadata_log)
+        folder = str(world.root / "shop.orders")
+        return DeltaTable(folder).version() + 1 if DeltaTable.is_deltatable(folder) else 0
+    catalog, name = catalog_of(world.root), ("shop", "orders")
+    there = catalog.table_exists(name)
+    return len(catalog.load_table(name).metadata.metadata_log) + 1 if there else 0

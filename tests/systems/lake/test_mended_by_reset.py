@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from deltalake import DeltaTable
 
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
@@ -11,9 +10,8 @@ from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import insert
 from tests.behaviours.source_log import at
 from tests.systems.lake import damage
-from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import begun, change, published
+from tests.systems.lake.steps import begun, change, published, versions
 from tests.systems.lake.test_publishing import died
 from tests.systems.lake.test_verify_side import rows
 from tests.systems.lake.world import LakeWorld
@@ -33,16 +31,6 @@ def damaged(world: LakeWorld, by: str) -> None:
     assert "`reset` it with --table shop.orders" in error.value.remedy
 
 
-def versions_of(world: LakeWorld) -> int:
-    """How many commits the table has; 0 if there is none."""
-    if world.form == "delta":
-        there = DeltaTable.is_deltatable(str(world.root / "shop.orders"))
-        return DeltaTable(str(world.root / "shop.orders")).version() + 1 if there else 0
-    catalog = catalog_of(world.root)
-    there = catalog.table_exists(("shop", "orders"))
-    return len(catalog.load_table(("shop", "orders")).metadata.snapshots) if there else 0
-
-
 def seats(world: LakeWorld) -> int:
     return int(table_of(world.form, world.root, "shop.seats").num_rows)
 
@@ -52,7 +40,7 @@ def test_a_table_that_was_set_back_is_made_anew_by_the_rows_that_are_read_again(
     world: LakeWorld, by: str
 ) -> None:
     damaged(world, by)
-    before = versions_of(world)
+    before = versions(world)
     orders = world.orders.schema.table
     world.ledger.change_tables(removed=[orders])
     world.changes().apply(world.batch([insert(1, 1)], start=130, table="seats"))
@@ -64,7 +52,7 @@ def test_a_table_that_was_set_back_is_made_anew_by_the_rows_that_are_read_again(
     join(world, joins, world.split(0, None, 10), (2, "b"), high=140)
     world.changes().apply(world.batch([insert(3, "c")], start=140))
     world.lake.publish_tables()
-    assert versions_of(world) == before
+    assert versions(world) == before
     join(world, joins, world.split(1, 10, None), (12, "l"), high=150)
     world.ledger.change_tables(read=[orders])
     assert rows(world) == [(2, "b"), (3, "c"), (12, "l")]
@@ -106,4 +94,4 @@ def test_a_table_that_left_the_pipeline_may_be_dropped(world: LakeWorld) -> None
     for _ in range(2):
         world.lake.publish_tables()
     assert seats(world) == 1
-    assert versions_of(world) == 0
+    assert versions(world) == 0

@@ -34,6 +34,13 @@ WITHOUT_HISTORY = [("iceberg", None), ("iceberg", 1234567890123), ("delta", None
 forgotten = pytest.mark.parametrize(("world", "parent"), WITHOUT_HISTORY, indirect=["world"])
 
 
+def publish_untold(world: LakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publish, and do not tell the log, which keeps the files."""
+    with monkeypatch.context() as patched:
+        patched.setattr(publisher_module.Publisher, "_take_over", lambda *_: None)
+        world.lake.publish_tables()
+
+
 def test_a_table_that_was_set_back_behind_our_back_is_an_error(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     for number in (10, 11):
@@ -70,9 +77,7 @@ def test_a_table_that_was_set_back_gets_again_what_the_log_has_still(
     change(world, 10)
     world.lake.publish_tables()
     change(world, 11)
-    with monkeypatch.context() as patched:
-        patched.setattr(publisher_module.Publisher, "_take_over", lambda *_: None)
-        world.lake.publish_tables()
+    publish_untold(world, monkeypatch)
     set_back(world, 1)
     change(world, 12)
     for _ in range(2):
@@ -196,9 +201,7 @@ def test_a_set_back_table_that_got_all_again_is_gone_on_with_without_its_history
     begun(world, (1, "a"))
     world.lake.publish_tables()
     change(world, 10)
-    with monkeypatch.context() as patched:
-        patched.setattr(publisher_module.Publisher, "_take_over", lambda *_: None)
-        world.lake.publish_tables()
+    publish_untold(world, monkeypatch)
     set_back(world, 1)
     world.lake.publish_tables()
     forget(world, parent)

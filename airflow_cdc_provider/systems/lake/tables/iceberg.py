@@ -139,8 +139,8 @@ class IcebergTable:
         if not written:
             return told
         last = self._last_written()
-        if last is None:
-            last = None if order is None or self._has_row(order) else ("", 0)
+        if last is None and order is not None and not self._has_row(order):
+            last = "", 0
         if last is None or last == (told.plan_id, int(written)):
             return told
         return replace(told, plan_id=last[0], files=last[1])

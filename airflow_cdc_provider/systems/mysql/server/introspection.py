@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,10 @@ _LOOKS = 5
 """How often a table may be altered, or missing with the catalogue having it right afterwards."""
 
 
+_ReadTables = Callable[[set[TableId]], dict[TableId, TableSchema]]
+"""Reads tables' definitions from the catalogue, by their stored names."""
+
+
 def read_schema(
     connection: ServerConnection,
     table: TableId,
@@ -102,18 +106,21 @@ def read_schemas(
     """
     stored = stored_names(connection, tables, role=role)
     named = _named(connection, stored, keys, role)
-    found = _read(connection, set(stored.values()), role, named)
-    settle = _with_statements if with_statement else _surely_keyless
-    found = settle(connection, found, role, named)
+
+    def read(tables: set[TableId]) -> dict[TableId, TableSchema]:
+        return _read(connection, tables, role, named)
+
+    found = read(set(stored.values()))
+    if with_statement:
+        found = _with_statements(connection, found, role, read)
+    else:
+        found = _surely_keyless(found, read)
     asked = sorted(table for table, name in stored.items() if name in found)
     return {table: replace(found[stored[table]], table=table) for table in asked}
 
 
 def _surely_keyless(
-    connection: ServerConnection,
-    found: dict[TableId, TableSchema],
-    role: Role,
-    named: Mapping[TableId, str],
+    found: dict[TableId, TableSchema], read: _ReadTables
 ) -> dict[TableId, TableSchema]:
     """Return the definitions, those without a key as the catalogue says them twice.
 
@@ -121,7 +128,7 @@ def _surely_keyless(
     """
     unsure = {table for table, schema in found.items() if not schema.primary_key}
     while unsure:
-        again = _read(connection, unsure, role, named)
+        again = read(unsure)
         same = {table for table in unsure if again.get(table) == found[table]}
         found = {name: schema for name, schema in found.items() if name not in unsure} | again
         unsure = {table for table, schema in again.items() if not schema.primary_key} - same
@@ -129,16 +136,13 @@ def _surely_keyless(
 
 
 def _with_statements(
-    connection: ServerConnection,
-    found: dict[TableId, TableSchema],
-    role: Role,
-    named: Mapping[TableId, str],
+    connection: ServerConnection, found: dict[TableId, TableSchema], role: Role, read: _ReadTables
 ) -> dict[TableId, TableSchema]:
     """Return the definitions with their statements, which the catalogue fits before and after."""
     settled: dict[TableId, TableSchema] = {}
     for _ in range(_LOOKS):
         texts = create_statements(connection, found, role=role)
-        again = _read(connection, set(found), role, named)
+        again = read(set(found))
         same = [table for table in texts if again.get(table) == found[table]]
         settled |= {table: _with_statement(found[table], texts[table]) for table in same}
         found = {table: schema for table, schema in again.items() if table not in settled}
