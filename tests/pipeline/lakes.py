@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,18 @@ class Lake:
     def catch_up(self) -> Any:
         """Run the pipeline up to the end of the source's log."""
         return catch_up(self.shop)
+
+    def logged(self, *statements: str) -> None:
+        """Run statements at the source in one session, zero dates and all."""
+        with closing(self.shop.source.connect(database=self.shop.database)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
+            for statement in statements:
+                cursor.execute(statement)
+
+    def unlogged(self, *statements: str) -> None:
+        """Run statements at the source that its log does not have."""
+        self.logged("SET sql_log_bin = 0", *statements)
 
     def changes(self, table: str) -> pa.Table:
         """Return all rows of a table, as the format's own library reads them, in their order."""

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
-from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.requests.reads import Read
-from airflow_cdc_provider.engine.requests.resync import Resync
-from airflow_cdc_provider.engine.sink.port import JoinSink
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
-from tests.pipeline.altered_tables import catch_up, change, is_equal
+from tests.pipeline.altered_tables import catch_up, is_equal
 from tests.pipeline.changes_while_read import make
 from tests.pipeline.conftest import Shop
+from tests.pipeline.joins_watched import Moments
 from tests.servers.given import SqlServer
 
 FOLLOWED = {
@@ -62,49 +53,9 @@ MOMENTS = (1, 2)
 AT_ANY_TIME = ("a new column", "all rows taken away", "another table in its place")
 
 
-@dataclass
-class Moments:
-    """Changes tables right before splits of theirs join, and writes to them."""
-
-    shop: Shop
-    at: dict[str, tuple[int, Sequence[str]]] = field(default_factory=dict)
-    """By table: before which join, and what happens then."""
-    joins: Counter[str] = field(default_factory=Counter)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def before_join(self, name: str) -> None:
-        with self.lock:
-            self.joins[name] += 1
-            moment, statements = self.at.get(name, (0, ()))
-            if self.joins[name] != moment:
-                return
-        self._write(name)
-        change(self.shop, name, statements)
-        self._write(name)
-
-    def _write(self, name: str) -> None:
-        statements = [
-            "UPDATE orders SET flag = flag + 100 WHERE flag % 3 = 1",
-            "DELETE FROM orders WHERE flag % 5 = 4 LIMIT 1",
-        ]
-        change(self.shop, name, statements)
-
-
 @pytest.fixture
 def moments(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Moments:
-    """Splits of three rows each; what is to happen is put into `at`."""
-    made, join, job = Moments(shop), Resync._join, small_work._job
-
-    def joined(self: Resync, sink: JoinSink, schema: TableSchema, read: Read) -> None:
-        made.before_join(schema.table.table)
-        join(self, sink, schema, read)
-
-    def in_small_splits(run: Run, spec: JobSpec, stop: threading.Event) -> Job:
-        return job(run, replace(spec, request_split_rows=3), stop)
-
-    monkeypatch.setattr(Resync, "_join", joined)
-    monkeypatch.setattr(small_work, "_job", in_small_splits)
-    return made
+    return Moments.of(shop, monkeypatch)
 
 
 def ask(shop: Shop, kind: RequestKind, names: Sequence[str]) -> None:
@@ -165,7 +116,7 @@ class TestMySql(ReadAgain):
         catch_up(shop)
         ask(shop, RequestKind.BACKFILL, ["orders1", "whole"])
         moments.at = {"orders1": (moment, [statement])}
-        moments._write = lambda name: None  # type: ignore[method-assign]
+        moments.writes = False
         run = catch_up(shop)
         gone, whole = of_kind(run, RequestKind.BACKFILL)
         assert gone.status is RequestStatus.FAILED

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
 from airflow_cdc_provider.core.verify_report import DifferenceKind, TableVerdict
@@ -70,20 +68,6 @@ def lake(empty_shop: Shop, request: pytest.FixtureRequest) -> Lake:
     return Lake.of(shop, form)
 
 
-def logged(lake: Lake, *statements: str) -> None:
-    """Run statements at the source in one session, zero dates and all."""
-    with closing(lake.shop.source.connect(database=lake.shop.database)) as connection:
-        cursor = connection.cursor()
-        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
-        for statement in statements:
-            cursor.execute(statement)
-
-
-def unlogged(lake: Lake, *statements: str) -> None:
-    """Run statements at the source that its log does not have."""
-    logged(lake, "SET sql_log_bin = 0", *statements)
-
-
 def kinds(verdict: TableVerdict) -> list[DifferenceKind]:
     return sorted(each.kind for each in verdict.samples)
 
@@ -96,16 +80,14 @@ def test_each_types_values_are_equal_or_named(
     listed = ", ".join(f"{name} {kind}" for name, (kind, _, _) in columns.items())
     values = ", ".join(value for _, value, _ in columns.values())
     names, nulls = ", ".join(columns), ", ".join(["NULL"] * len(columns))
-    logged(
-        lake,
+    lake.logged(
         f"CREATE TABLE t (id INT PRIMARY KEY, {listed}) CHARACTER SET utf8mb4",
         f"INSERT INTO t (id, {names}) VALUES (0, {values}), (1, {nulls})",
         *(f"INSERT INTO t SELECT {at + 2}, {names} FROM t x WHERE id = 0" for at in range(10)),
     )
     lake.catch_up()
     rest = range(10, len(columns))
-    logged(
-        lake,
+    lake.logged(
         *(f"INSERT INTO t SELECT {at + 2}, {names} FROM t x WHERE id = 0" for at in rest),
         f"INSERT INTO t (id, {names}) VALUES (1000, {nulls})",
     )
@@ -113,8 +95,7 @@ def test_each_types_values_are_equal_or_named(
     (verdict,) = lake.verified("t").tables
     assert verdict.equal, verdict
     assert verdict.rows_source == verdict.rows_sink == len(columns) + 3
-    unlogged(
-        lake,
+    lake.unlogged(
         *(
             f"UPDATE t SET {name} = {other} WHERE id = {at + 2}"
             for at, (name, (_, _, other)) in enumerate(columns.items())
@@ -129,23 +110,22 @@ def test_rows_are_told_apart_by_keys_of_every_kind(lake: Lake) -> None:
     named = {f"t{number}": kind for number, kind in enumerate(KEYS)}
     for table, kind in named.items():
         first, _second = KEYS[kind]
-        logged(
-            lake,
+        lake.logged(
             f"CREATE TABLE {table} (k {kind}, n INT, v INT, PRIMARY KEY (n, k)) CHARSET utf8mb4",
             f"INSERT INTO {table} VALUES ({first}, 1, 1), ({first}, 2, 2)",
         )
     lake.catch_up()
     for table, kind in named.items():
-        logged(lake, f"INSERT INTO {table} VALUES ({KEYS[kind][1]}, 1, 3)")
-        logged(lake, f"DELETE FROM {table} WHERE n = 2")
+        lake.logged(f"INSERT INTO {table} VALUES ({KEYS[kind][1]}, 1, 3)")
+        lake.logged(f"DELETE FROM {table} WHERE n = 2")
     lake.catch_up()
     report = lake.verified(*named)
     assert {
         named[each.table.table]: (each.rows_sink, each.equal) for each in report.tables
     } == dict.fromkeys(KEYS, (2, True))
     for table, kind in named.items():
-        unlogged(lake, f"UPDATE {table} SET v = 9 WHERE v = 1", f"DELETE FROM {table} WHERE v = 3")
-        unlogged(lake, f"INSERT INTO {table} VALUES ({KEYS[kind][0]}, 5, 5)")
+        lake.unlogged(f"UPDATE {table} SET v = 9 WHERE v = 1", f"DELETE FROM {table} WHERE v = 3")
+        lake.unlogged(f"INSERT INTO {table} VALUES ({KEYS[kind][0]}, 5, 5)")
     every = [DifferenceKind.DIFFERENT, DifferenceKind.EXTRA, DifferenceKind.MISSING]
     for verdict in lake.verified(*named).tables:
         assert kinds(verdict) == every, f"{named[verdict.table.table]}: {verdict}"

@@ -43,7 +43,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, count
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.backfill import staying
@@ -66,9 +67,6 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
 from airflow_cdc_provider.engine.requests.reads import HeldReads, Read, halves_of
 from airflow_cdc_provider.engine.sink.port import JoinSink
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _LISTED_AT_ONCE = 2_000
 """More would leave the optimizer's memory for ranges, and it would read the whole table."""
@@ -134,7 +132,8 @@ class ChosenReads:
 
 def missing_from(held: pa.Table, rows: SplitRows, key: Sequence[str]) -> pa.Table:
     """Return the keys that the sink has and that were not read at the source."""
-    keys = held.combine_chunks()
+    keys = held.select(list(key)).cast(pa.schema([rows.schema.field(name) for name in key]))
+    keys = keys.combine_chunks()
     read = [batch.select(list(key)) for batch in rows.batches()]
     return keys.filter(mask_of(staying(keys, read, key)))
 

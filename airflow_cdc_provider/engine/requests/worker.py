@@ -230,14 +230,19 @@ class RequestWorker:
         requests = [request for request in self._open() if request.kind.reads_rows]
         if not requests:
             return []
-        with closing(self._job.sink().open_ledger()) as ledger:
+        sink = self._job.sink()
+        with closing(sink.open_ledger()) as ledger:
             stopped = {each.table: each for each in ledger.stopped()}
+            stream = None if sink.abilities.upserts else ledger.stream()
+        unread = () if stream is None else stream.unread
         flowing = []
         for request in requests:
             waits = [stopped[table] for table in request.scope.tables if table in stopped]
             if waits and not request.is_cancel_wanted:
                 why = f"the stream leaves {waits[0].table} alone; `resume` it"
                 self._note_waiting(request, why)
+            elif request.kind is not RequestKind.ADD and set(unread) & set(request.scope.tables):
+                self._note_waiting(request, "a table of its is read as a whole first")
             else:
                 flowing.append(request)
         return flowing

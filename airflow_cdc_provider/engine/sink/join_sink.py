@@ -36,7 +36,6 @@ from airflow_cdc_provider.core.errors import (
     RowRefusedError,
     SinkBusyError,
     SplitOutdatedError,
-    SplitTooBigError,
     StateMovedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
@@ -53,12 +52,12 @@ from airflow_cdc_provider.engine.sink.guarded_joins import (
     JoinLook,
     OvertakenError,
 )
+from airflow_cdc_provider.engine.sink.held_keys import MOST_HELD_KEYS, too_many_keys
 from airflow_cdc_provider.engine.sink.port import WHOLE_TABLE, JoinedRows, JoinedSplit
 from airflow_cdc_provider.engine.sink.row_identity import Weights
 from airflow_cdc_provider.engine.sink.session import Session
 from airflow_cdc_provider.engine.sink.split_sink import require_all
 
-_MOST_KEYS = 1_000_000
 _MOST_LOOKS = 20
 """How often a split is joined anew because others have changed its rows meanwhile."""
 
@@ -294,15 +293,10 @@ class StreamJoinSink:
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
         """Return the keys of a split's rows in the sink; too many raise `SplitTooBigError`."""
-        keys = self._rows.keys_in(split, _MOST_KEYS + 1)
-        if keys.num_rows > _MOST_KEYS:
+        keys = self._rows.keys_in(split, MOST_HELD_KEYS + 1)
+        if keys.num_rows > MOST_HELD_KEYS:
             table = self._rows.plan_of(split.table).sink_table
-            raise SplitTooBigError(
-                f"the sink holds more than {_MOST_KEYS:,} rows of split {split.split_id}",
-                where=f"table {table} on {self._store.session.where}",
-                risk="none: what was read is dropped",
-                remedy="the split is cut in two",
-            )
+            raise too_many_keys(split, table, self._store.session.where)
         return keys
 
     # --- when a split may join ----------------------------------------------------------------

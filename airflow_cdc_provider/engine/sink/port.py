@@ -378,6 +378,8 @@ class SinkAbilities:
     """Tables that are new, or begin again, can be read while the stream flows."""
     replaces_rows: bool = False
     """Rows that it has can be read again, and those that are read take their places."""
+    knows_all_orders: bool = True
+    """It finds rows by ranges of any key; else only of one whose order code knows."""
     changes_tables: bool = False
     """Its tables can be changed as the source's are, while the stream flows."""
     isolates_tables: bool = False

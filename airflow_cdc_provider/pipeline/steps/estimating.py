@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyLis
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.requests.ranges import inside
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.known_orders import require_known_orders
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
 _ROWS_A_LOOK = 10_000
@@ -65,6 +66,7 @@ class Estimate:
 
 def estimate(run: Run, scope: Scope) -> Estimate:
     """Count the rows of a request at source and sink, up to a limit of rows and time."""
+    require_known_orders(run, scope)
     plans = {state.table: state.plan for state in run.store.tables(run.name)}
     with ExitStack() as stack:
         looks = _Looks(

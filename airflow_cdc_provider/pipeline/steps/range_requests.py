@@ -39,6 +39,7 @@ from airflow_cdc_provider.pipeline.steps.edges import require_rows_can_be_read_a
 from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate, key_at_sink
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
+from airflow_cdc_provider.pipeline.steps.known_orders import require_known_orders
 from airflow_cdc_provider.pipeline.steps.requests_both_ways import (
     require_last_node,
     require_not_read_there,
@@ -137,6 +138,7 @@ def ask_resync(
         require_streams_on(run, "reading rows again")
         plans = _plans(run)
         planned = [_planned(run, plans, table) for table in scope.tables]
+        require_known_orders(run, scope)
         _require_as_planned(run, planned)
         for plan in planned:
             plan.chosen_at_sink(scope.chosen)

@@ -21,7 +21,10 @@ from airflow_cdc_provider.core.requests import Request, Scope, new_id
 from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
-from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, planned_schema
+from airflow_cdc_provider.pipeline.steps.range_requests import (
+    ask_resync,
+    planned_schema,
+)
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
 

@@ -35,6 +35,8 @@ class RequestJoins:
 
     epoch: int
     tables: set[TableId]
+    again: set[TableId] = field(default_factory=set)
+    """Of its tables those that were read when it was begun: parts of them are read again."""
     splits: list[JoinedSplit] = field(default_factory=list)
 
 
@@ -83,6 +85,11 @@ class JoinState:
         """Tell whether the table began again since splits of it joined for a request."""
         return bool(self._of(request, table)) and not self.is_begun(request, table)
 
+    def is_again(self, request: str, table: TableId) -> bool:
+        """Tell whether a request was begun when all rows of the table were read."""
+        found = self.requests.get(request)
+        return found is not None and table in found.again
+
     def _of(self, request: str, table: TableId) -> list[SnapshotSplit]:
         """Return the splits of a table that have joined for a request."""
         return [each.split for each in self.joined(request) if each.split.table == table]
@@ -95,6 +102,7 @@ class JoinState:
         known = self.requests.setdefault(form["request"], RequestJoins(0, set()))
         known.epoch = form["epoch"]
         known.tables |= tables
+        known.again |= {TableId.parse(name) for name in form.get("again", ())}
 
     def join(self, form: Form) -> JoinedSplit:
         """Take a split that has joined, and return it."""
@@ -102,7 +110,8 @@ class JoinState:
         joined = JoinedSplit(split, form["rows"], position_from_json(form["position"]))
         if form["begins"]:
             self.unread[split.table] = UnreadTable(request)
-        self.unread[split.table].ranges.append(split.keys)
+        if form["do"] == "join":
+            self.unread[split.table].ranges.append(split.keys)
         self.requests[request].splits.append(joined)
         return joined
 
@@ -114,6 +123,7 @@ class JoinState:
         """Forget the joins of all tables but those that the stream owns."""
         for each in self.requests.values():
             each.tables &= set(owned)
+            each.again &= set(owned)
             each.splits = [joined for joined in each.splits if joined.split.table in owned]
 
     def follow(
@@ -138,6 +148,7 @@ class JoinState:
                 request: {
                     "epoch": each.epoch,
                     "tables": [str(table) for table in sorted(each.tables)],
+                    **({"again": [str(one) for one in sorted(each.again)]} if each.again else {}),
                     "splits": [
                         [split_to_json(one.split), one.rows, position_to_json(one.position)]
                         for one in each.splits
@@ -162,6 +173,7 @@ class JoinState:
                 request: RequestJoins(
                     each["epoch"],
                     {TableId.parse(name) for name in each["tables"]},
+                    {TableId.parse(name) for name in each.get("again", ())},
                     [
                         JoinedSplit(split_from_json(split), rows, position_from_json(position))
                         for split, rows, position in each["splits"]

@@ -1,10 +1,13 @@
 """Rows that are read beside the stream join a log: each once, at the stream's position.
 
-A log has no rows that could be replaced. So what joins is a table that is new, or one that begins
-again, range by range: `join_state` says which changes it has meanwhile. The rows of a range are
+What joins is a table that is new, or one that begins again, range by range: `join_state` says which
+changes it has meanwhile. The rows of a range are
 written as they are at the stream's position P, sealed, and named by one manifest together with the
 join. If the stream has moved on, that manifest is not created, and the rows are asked for at its
 new position. From P on the stream writes the range's changes itself.
+
+A log alone has no rows that could be replaced. Where readers make tables of it, rows that these
+have can be read again, too: what is written then is what a table lacks of them at P.
 
 If the log has a table's events from before, the first join of a request begins with an event that
 says that all of them are void, in the form of a TRUNCATE. So rows that are gone at the source
@@ -39,6 +42,7 @@ from airflow_cdc_provider.systems.file_log.layout import joined_file, table_fold
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.row_form import JoinedRowForm, LogFiles
+from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace, RowsAgain, SplitLook
 from airflow_cdc_provider.systems.file_log.splits import chunks, is_whole_table, rows_of_nulls
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.turns import turn_at
@@ -64,6 +68,8 @@ class _Joining:
     split: SnapshotSplit
     high: LogPosition
     rows_at: Callable[[LogPosition], JoinedRows]
+    look: SplitLook | None = None
+    """At what a table holds of the split, if that is read again."""
     _at: tuple[LogPosition, JoinedRows] | None = field(default=None)
 
     def at(self, position: LogPosition) -> JoinedRows:
@@ -85,13 +91,23 @@ class _Written:
     begins: bool
     events: int
     """The log's events behind them."""
+    again: bool = False
+    """The table had these rows before."""
 
 
 class LogJoinSink:
-    """Joins splits of unread tables to one pipeline's log."""
+    """Joins splits to one pipeline's log: of unread tables, and where tables take rows again."""
 
-    def __init__(self, files: LogFiles, owner: Owner, plans: Sequence[TablePlan]) -> None:
+    def __init__(
+        self,
+        files: LogFiles,
+        owner: Owner,
+        plans: Sequence[TablePlan],
+        again: RowsAgain | None = None,
+    ) -> None:
+        """`again`: the tables that are made of the log; None for a log alone."""
         self._files, self._root, self._owner = files, files.root, owner
+        self._again = again
         self._manifest = Manifest(files.root, str(owner.pipeline))
         self._plans = {plan.schema.table: plan for plan in plans}
 
@@ -106,8 +122,10 @@ class LogJoinSink:
             nonlocal epoch
             self._manifest.require_owner(state, self._owner.generation)
             epoch = state.joins.next_epoch(request)
-            names = [str(table) for table in sorted(tables)]
-            return {"do": "begin joins", "request": request, "tables": names, "epoch": epoch}
+            form = {"do": "begin joins", "request": request, "epoch": epoch}
+            read = [table for table in sorted(tables) if _is_read(state, table)]
+            again = {"again": [str(table) for table in read]} if read else {}
+            return {**form, "tables": [str(table) for table in sorted(tables)], **again}
 
         self._manifest.commit(self._owner.generation, judge)
         return epoch
@@ -134,8 +152,10 @@ class LogJoinSink:
         return pa.table({name: pa.array([], pa.string()) for name in key})
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
-        """Refuse: a log does not know which rows there are."""
-        raise self._refusal(split.table)
+        """Return the keys of a table's rows in a split; a log alone does not know its rows."""
+        if self._again is None:
+            raise self._refusal(split.table)
+        return self._again.held_keys(split)
 
     def join(
         self,
@@ -155,7 +175,10 @@ class LogJoinSink:
         position = self._position(state, joining)
         if position is None:
             return None
-        joining.at(position)  # most of the log is read before the stream has to wait
+        rows = joining.at(position)  # most of the log is read before the stream has to wait
+        if self._again is not None and _is_read(state, split.table):
+            joining.look = self._again.look(split)
+            joining.look.ahead(rows)
         with turn_at(self._root):
             for _ in range(_MOST_TRIES):
                 with suppress(_MovedError):
@@ -191,7 +214,7 @@ class LogJoinSink:
         """Return the manifest's record of a join."""
         plan = self._plans[joining.split.table]
         return {
-            "do": "join",
+            "do": "join again" if written.again else "join",
             "request": joining.request,
             "split": split_to_json(joining.split),
             "rows": written.rows,
@@ -222,7 +245,10 @@ class LogJoinSink:
                 risk=NOTHING_CHANGED,
                 remedy="nothing: whoever began it last goes on with it",
             )
-        if state.joins.has_lost(request, split.table):
+        is_unread = not _is_read(state, split.table)
+        if is_unread and state.joins.is_again(request, split.table):
+            raise _begun_anew(joining, str(self._root))
+        if is_unread and state.joins.has_lost(request, split.table):
             raise SplitOutdatedError(
                 f"{split.table} has begun again since request {request} began to read it",
                 where=where,
@@ -247,13 +273,14 @@ class LogJoinSink:
     def _position(self, state: LogState, joining: _Joining) -> LogPosition | None:
         """Return the position at which the split may join now; None if it is too early.
 
-        A table that is not unread is refused: the log has each of its rows already.
+        A log alone has each row of a table already, unless that is unread.
         """
         split, stream = joining.split, state.stream
-        progress = None if stream is None else stream.progress_of(split.table)
+        progress = None if stream is None else stream.passed(stream.start).progress_of(split.table)
         if stream is None or progress is None:
             return None
-        if not progress.is_unread or not split.is_whole_range:
+        is_new = progress.is_unread and split.is_whole_range
+        if not is_new and (self._again is None or progress.is_unread):
             raise self._refusal(split.table)
         position = stream.start
         is_past = position.covers(joining.high) and position.covers(progress.applied_through)
@@ -272,6 +299,8 @@ class LogJoinSink:
 
     def _write(self, state: LogState, joining: _Joining, position: LogPosition) -> _Written:
         """Write a split's rows at a position to a file; no file for nothing."""
+        if _is_read(state, joining.split.table):
+            return self._write_again(state, joining, position)
         split, rows = joining.split, joining.at(position).rows
         plan = self._plans[split.table]
         folder = table_folder(plan.sink_table)
@@ -286,8 +315,7 @@ class LogJoinSink:
         form = self._files.rows_of(plan, state.types)
         if not isinstance(form, JoinedRowForm):
             raise self._refusal(split.table)
-        name = joined_file(split.number, self._owner.generation, self._files.form.value)
-        file = OpenFile(self._root, f"{folder}/{name}", self._files.form)
+        file = self._file(split)
         now_us, sealed = time.time_ns() // 1000, None
         try:
             if voids:
@@ -307,6 +335,62 @@ class LogJoinSink:
                 remedy="read the split again; if it stays, report this",
             )
         return replace(written, files=(sealed,))
+
+    def _write_again(self, state: LogState, joining: _Joining, position: LogPosition) -> _Written:
+        """Write what the table lacks of a split's rows at a position; no file for nothing."""
+        split, joined = joining.split, joining.at(position)
+        if self._again is None:
+            raise self._refusal(split.table)
+        if joining.look is None:  # all rows of the table have come since
+            joining.look = self._again.look(split)
+        place = JoinPlace(state, position, time.time_ns() // 1000)
+        try:
+            members, count = joining.look.changes(joined, place)
+        except IntegrityError:
+            if self._manifest.read().taken == state.taken:
+                raise
+            raise _MovedError from None  # the table has the log's files by now
+        files: tuple[SealedFile, ...] = ()
+        if count:
+            file, sealed = self._file(split), None
+            try:
+                file.write(members, count)
+                sealed = file.seal()
+            finally:
+                if sealed is None:
+                    file.discard()
+            files = (sealed,)
+        return _Written(
+            files,
+            joined.rows.rows,
+            position,
+            state.basis,
+            begins=False,
+            events=place.first + count,
+            again=True,
+        )
+
+    def _file(self, split: SnapshotSplit) -> OpenFile:
+        """Open a file for a split's rows."""
+        folder = table_folder(self._plans[split.table].sink_table)
+        name = joined_file(split.number, self._owner.generation, self._files.form.value)
+        return OpenFile(self._root, f"{folder}/{name}", self._files.form)
+
+
+def _is_read(state: LogState, table: TableId) -> bool:
+    """Tell whether the stream follows a table, and all of its rows are in the log."""
+    progress = None if state.stream is None else state.stream.progress_of(table)
+    return progress is not None and not progress.is_unread
+
+
+def _begun_anew(joining: _Joining, where: str) -> StateMovedError:
+    """Return the error for a table that has begun again while a part of it was read again."""
+    return StateMovedError(
+        f"{joining.split.table} has begun again, and is read as a whole first",
+        where=f"{where}, request {joining.request}",
+        risk="none: nothing of this split was written",
+        remedy="nothing: the request goes on once the table is read",
+    )
 
 
 def _numbered(

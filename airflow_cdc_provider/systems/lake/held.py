@@ -24,7 +24,7 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
-from airflow_cdc_provider.systems.lake.tables.table import LakeTables, LoadedTable, Stamp
+from airflow_cdc_provider.systems.lake.tables.table import Bounds, LakeTables, LoadedTable, Stamp
 
 OpenTables = Callable[[LogState], LakeTables]
 """Opens a folder's tables, as a state of the log knows them."""
@@ -42,16 +42,27 @@ class HeldTable:
     """None where the files take the place of all that is there."""
     files: Sequence[SealedFile]
     """Of the log, behind what the table has."""
+    plan_id: str
+    """Of the log."""
+    settled: int
+    """How many of the plan's files of changes it has with `files`."""
 
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in any order; of the table as it was loaded."""
+    def batches(
+        self, names: Sequence[str], bounds: Bounds | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in any order; of the table as it was loaded.
+
+        With `bounds` all rows inside, those with NULL there, and maybe others.
+        """
         columns = pa.schema([self.columns.field(name) for name in names])
         for each in self.files:  # first, for they go with the next commit
             yield from batches_of(self.root, each, columns)
         if self.loaded is not None:
-            there = [name for name in names if name in self.loaded.columns.names]
+            names_there = self.loaded.columns.names
+            there = [name for name in names if name in names_there]
+            known = None if bounds is None or bounds.column not in names_there else bounds
             with libraries_explained(partial(_unreadable, self.root)):
-                for batch in self.loaded.batches(there):
+                for batch in self.loaded.batches(there, known):
                     yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
 
 
@@ -75,14 +86,18 @@ class HeldTables:
             state = manifest.read()
             taken = dict(state.taken)
             try:
-                return use(self._held(table, state))
+                return use(self.at(table, state))
             except IntegrityError:
                 if not left or manifest.read().taken == taken:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def _held(self, table: TableId, state: LogState) -> HeldTable | None:
-        """Look what a table holds after a state of the log."""
+    def at(self, table: TableId, state: LogState) -> HeldTable | None:
+        """Look what a table holds after a state of the log; it may be ahead of an old state.
+
+        None if neither lake nor log have anything of it. `IntegrityError` if files of the log are
+        gone: of an old state the table may have them.
+        """
         with libraries_explained(partial(_unreadable, self.root)):
             loaded = self.open_tables(state).load(table)
             stamp = None if loaded is None else own_stamp(loaded, table, self.root, self.pipeline)
@@ -94,7 +109,12 @@ class HeldTables:
         if not new.columns.names:
             return None
         return HeldTable(
-            self.root, new.columns, None if new.is_anew else loaded, (*new.read, *new.changes)
+            self.root,
+            new.columns,
+            None if new.is_anew else loaded,
+            (*new.read, *new.changes),
+            state.plan_id,
+            state.settled(table_folder(table)),
         )
 
 

@@ -35,6 +35,7 @@ from airflow_cdc_provider.systems.lake.packages import require_package
 from airflow_cdc_provider.systems.lake.preflight import lake_look
 from airflow_cdc_provider.systems.lake.publisher import Publisher
 from airflow_cdc_provider.systems.lake.rows import LakeRows
+from airflow_cdc_provider.systems.lake.rows_again import LakeRowsAgain
 from airflow_cdc_provider.systems.lake.tables.table import LakeTables
 from airflow_cdc_provider.systems.lake.target_tables import LakeTargetTables
 from airflow_cdc_provider.systems.lake.verify_side import LakeVerifySide
@@ -82,8 +83,7 @@ class LakeSink:
 
     def open_side(self) -> LakeVerifySide:
         """Open the lake's side of a comparison."""
-        held = HeldTables(self._root, str(self.owner.pipeline), self._open_tables, self._widens)
-        return LakeVerifySide(held, {plan.sink_table: plan for plan in self.plans})
+        return LakeVerifySide(self._held, {plan.sink_table: plan for plan in self.plans})
 
     def open_ledger(self) -> Ledger:
         """Open the ledger, which is in the manifests beside the tables."""
@@ -104,8 +104,9 @@ class LakeSink:
         return LogSplitSink(self._files, self.owner, self.plans)
 
     def open_joins(self, *, reader: int = 0) -> LogJoinSink:  # noqa: ARG002 - of the port
-        """Open the sink that takes rows of new tables, and of those that begin again."""
-        return LogJoinSink(self._files, self.owner, self.plans)
+        """Open the sink that takes rows of new tables, and rows that are read again."""
+        plans = {plan.schema.table: plan for plan in self.plans}
+        return LogJoinSink(self._files, self.owner, self.plans, LakeRowsAgain(self._held, plans))
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> LogChangeSink:
         """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
@@ -136,6 +137,11 @@ class LakeSink:
     def has_unpublished(self) -> bool:
         """Tell whether a table lacks something that the log holds; commits nothing."""
         return self._publisher.is_behind()
+
+    @property
+    def _held(self) -> HeldTables:
+        """Return the tables, to be read."""
+        return HeldTables(self._root, str(self.owner.pipeline), self._open_tables, self._widens)
 
     @property
     def _publisher(self) -> Publisher:

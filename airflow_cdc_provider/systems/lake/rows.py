@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.positions import Fact, LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.file_log.events import Places, TableEvents
@@ -63,6 +64,41 @@ class LakeRows:
         """Return what is written of rows that join at a position; `first` numbers the first row."""
         numbers = numbers_of(np.arange(first, first + rows.num_rows, dtype=np.int64))
         return self._read(rows, numbers, position, now_us, "r")
+
+    def stored(self, rows: SplitRows) -> pa.Table:
+        """Return a split's rows as the table's own columns."""
+        columns = [
+            [self._column(batch, name) for name in self._names]
+            for batch in (*rows.batches(), rows_of_nulls(rows.schema, 0))
+        ]
+        batches = [pa.RecordBatch.from_arrays(each, names=self._names) for each in columns]
+        return pa.Table.from_batches(batches)
+
+    def stored_keys(self, keys: pa.RecordBatch) -> pa.Table:
+        """Return keys as the table's own columns."""
+        names = keys.schema.names
+        return pa.table([self._column(keys, name) for name in names], names=names)
+
+    def again(
+        self, rows: pa.Table, deleted: int, position: LogPosition, now_us: int, *, first: int
+    ) -> Members:
+        """Return what is written of stored rows that a read found wrong; some are deleted first.
+
+        The first `deleted` ones are deleted, the others are there; `first` numbers the first row.
+        """
+        read = rows.num_rows - deleted
+        letters = [
+            Constant("d", pa.string()).array(deleted),
+            Constant("r", pa.string()).array(read),
+        ]
+        told = {
+            OP: pa.concat_arrays(letters),
+            ORDER: numbers_of(np.arange(first, first + rows.num_rows, dtype=np.int64)),
+            POSITION: Constant(position.short, pa.string()),
+            COMMITTED_AT: Constant(now_us, CHANGE_COLUMNS[COMMITTED_AT]),
+        }
+        own = [(name, rows.column(name).combine_chunks()) for name in rows.column_names]
+        return Members((*own, *self._told(told, rows.num_rows)))
 
     def voided(
         self, columns: pa.Schema, position: LogPosition, now_us: int, *, number: int
@@ -119,8 +155,12 @@ class LakeRows:
     def _members(self, rows: pa.RecordBatch, change: Mapping[str, Value]) -> Members:
         """Return rows' own columns, then those of the change, in types that lakes have."""
         own = [(name, self._column(rows, name)) for name in self._names]
-        told = [(name, _as(value, name, rows.num_rows)) for name, value in change.items()]
-        return Members((*own, *told))
+        return Members((*own, *self._told(change, rows.num_rows)))
+
+    @staticmethod
+    def _told(change: Mapping[str, Value], count: int) -> list[tuple[str, pa.Array]]:
+        """Return the columns of the change in their types."""
+        return [(name, _as(value, name, count)) for name, value in change.items()]
 
     def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
         """Return one of the table's own columns."""

@@ -22,21 +22,22 @@ from airflow_cdc_provider.columns.verify_port import (
     BY_COLUMNS,
     ColumnsRead,
     KeyedRows,
-    RowCounts,
     TablePair,
     TableSide,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import OutputColumn
+from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from airflow_cdc_provider.systems.lake.stored_values import key_text, model_values, plain_key
 
-Chosen = Callable[[tuple[pa.Array, ...]], BoolArray]
+Wanted = Callable[[tuple[pa.Array, ...]], BoolArray]
 """Tells which rows are read, by their keys."""
 
 
@@ -72,7 +73,7 @@ class LakeColumnsSide:
         """Refuse: a lake has no ranges."""
         raise ValueError(f"a lake's rows are in no order: row {number} of {keys}")
 
-    def _current(self, chosen: Chosen | None) -> Iterator[KeyedRows]:
+    def _current(self, chosen: Wanted | None) -> Iterator[KeyedRows]:
         """Yield current rows, all or those with chosen keys."""
         for batch in self.tables.looked_at(self.read.table.table, partial(self._begun, chosen)):
             columns = [self._column(batch, name) for name in self.read.columns]
@@ -81,7 +82,7 @@ class LakeColumnsSide:
                 self._keys(batch),
             )
 
-    def _begun(self, chosen: Chosen | None, held: HeldTable | None) -> Iterator[pa.RecordBatch]:
+    def _begun(self, chosen: Wanted | None, held: HeldTable | None) -> Iterator[pa.RecordBatch]:
         """Return current rows, all or those with chosen keys: all changes have been read."""
         if held is None:
             return iter(())
@@ -91,7 +92,7 @@ class LakeColumnsSide:
         first = list(islice(found, 1))
         return chain(first, found)
 
-    def _chosen(self, chosen: Chosen, changes: pa.RecordBatch) -> pa.RecordBatch:
+    def _chosen(self, chosen: Wanted, changes: pa.RecordBatch) -> pa.RecordBatch:
         """Return the changes of chosen keys."""
         return changes.filter(mask_of(chosen(self._keys(changes))))
 
@@ -104,6 +105,34 @@ class LakeColumnsSide:
         form = plain_key if self.read.plain_key else key_text
         columns = map(self.read.table.column, self.read.key)
         return tuple(form(self._column(rows, each.name), each.type) for each in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRowCounts:
+    """One table of a lake, whose current rows are counted; each count reads it."""
+
+    tables: HeldTables
+    table: TableSchema
+    key: tuple[str, ...]
+    """The columns that ranges are of."""
+
+    def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
+        """Count the current rows of a range, or the chosen ones, up to `most`."""
+        choice = RowChoice(self.table, self.key, keys, chosen)
+
+        def counted(held: HeldTable | None) -> int:
+            rows = 0
+            for batch in () if held is None else choice.rows(held, ()):
+                rows += batch.num_rows
+                if rows >= most:
+                    return most
+            return rows
+
+        return self.tables.looked_at(self.table.table, counted)
+
+    def require(self, condition: Condition) -> None:
+        """Refuse a condition: a lake does not know the source's SQL."""
+        RowChoice(self.table, self.key, KeyRange(), condition).require()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +172,11 @@ class LakeVerifySide:
         *,
         flag: str = "",
         shard: OutputColumn | None = None,
-    ) -> RowCounts:
-        """Refuse: a lake's rows are never read again in part, so nobody counts them."""
-        del key, flag, shard
-        raise ValueError(f"rows of {table.table} are not counted by ranges")
+    ) -> LakeRowCounts:
+        """Return one table, whose current rows are counted."""
+        if flag or shard is not None:
+            raise ValueError(f"{table.table} has neither marked rows nor shards in a lake")
+        return LakeRowCounts(self.tables, table, key)
 
     def table(self, pair: TablePair) -> TableSide:
         """Refuse: a lake has no digest of its own."""

@@ -23,7 +23,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
-from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
+from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, Stamp, TableMovedError
 
 _LOCAL_TIMES = "timestampNtz"
 _BATCH_ROWS = 65_536
@@ -125,11 +125,17 @@ class LoadedDelta:
         """Return the table's columns in Arrow's types."""
         return pa.schema(self._table.schema().to_arrow())
 
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the loaded version, file by file."""
+    def batches(
+        self, names: Sequence[str], bounds: Bounds | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the loaded version, file by file, all or those within bounds."""
         rows = self._table.to_pyarrow_dataset()
         yield from rows.to_batches(
-            columns=list(names), batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+            columns=list(names),
+            filter=None if bounds is None else _within(bounds),
+            batch_size=_BATCH_ROWS,
+            batch_readahead=2,
+            fragment_readahead=1,
         )
 
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
@@ -175,6 +181,17 @@ class LoadedDelta:
             Schema.from_arrow(columns),
             commit_properties=_stamped(stamp),
         )
+
+
+def _within(bounds: Bounds) -> pc.Expression:
+    """Return the filter of rows within bounds, or with NULL there."""
+    column = pc.field(bounds.column)
+    inside = pc.scalar(True)  # noqa: FBT003 - of the library
+    if bounds.low is not None:
+        inside &= column >= bounds.low
+    if bounds.high is not None:
+        inside &= column <= bounds.high
+    return inside | column.is_null()
 
 
 def _is_local_time(kind: pa.DataType) -> bool:

@@ -22,14 +22,24 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThanOrEqual,
+    Or,
+    Reference,
+)
+from pyiceberg.expressions.literals import literal
 
 from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.columns import ORDER
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
-from airflow_cdc_provider.systems.lake.tables.table import DataFile, Stamp, TableMovedError
+from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, Stamp, TableMovedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -172,9 +182,12 @@ class IcebergTable:
         """Return the table's columns in Arrow's types."""
         return self._table.schema().as_arrow()
 
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the loaded snapshot, file by file."""
-        yield from self._table.scan(selected_fields=tuple(names)).to_arrow_batch_reader()
+    def batches(
+        self, names: Sequence[str], bounds: Bounds | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the loaded snapshot, file by file, all or those within bounds."""
+        inside = AlwaysTrue() if bounds is None else _within(bounds)
+        yield from self._table.scan(inside, selected_fields=tuple(names)).to_arrow_batch_reader()
 
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit."""
@@ -248,6 +261,17 @@ class IcebergTable:
             snapshot_properties=_stamped(stamp),
             check_duplicate_files=False,
         )
+
+
+def _within(bounds: Bounds) -> BooleanExpression:
+    """Return the filter of rows within bounds, or with NULL there."""
+    column = Reference(bounds.column)
+    inside: BooleanExpression = AlwaysTrue()
+    if bounds.low is not None:
+        inside = And(inside, GreaterThanOrEqual(term=column, value=literal(bounds.low)))
+    if bounds.high is not None:
+        inside = And(inside, LessThanOrEqual(term=column, value=literal(bounds.high)))
+    return Or(inside, IsNull(term=column))
 
 
 def _lists_of(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:

@@ -46,6 +46,17 @@ class DataFile:
     """The greatest `_order` of its rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A range of a column of whole numbers: files and parts of files beyond it may be left out."""
+
+    column: str
+    low: int | None
+    """The smallest number; None is no end."""
+    high: int | None
+    """The greatest number; None is no end."""
+
+
 class TableMovedError(Exception):
     """Somebody else committed to the table first: nothing was committed, load it again."""
 
@@ -61,8 +72,13 @@ class LoadedTable(Protocol):
     def columns(self) -> pa.Schema:
         """Its columns, in Arrow's types."""
 
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that it had when it was loaded, in some columns and in any order."""
+    def batches(
+        self, names: Sequence[str], bounds: Bounds | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that it had when it was loaded, in some columns and in any order.
+
+        With `bounds` all rows inside, those with NULL there, and maybe others.
+        """
 
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit; `columns` are the table's then. `TableMovedError`."""
