@@ -71,7 +71,7 @@ def estimate(run: Run, scope: Scope) -> Estimate:
     with ExitStack() as stack:
         looks = _Looks(
             stack.enter_context(closing(offered(source_of(run), Verifies).open_side())),
-            stack.enter_context(closing(sink_of(run).open_side())),
+            stack.enter_context(closing(sink_of(run, plans=tuple(plans.values())).open_side())),
             stack.enter_context(source_of(run).boundaries(_ROWS_A_LOOK)),
             time.monotonic() + _LOOK_FOR_S,
         )

@@ -364,7 +364,7 @@ def _require_condition(run: Run, scope: Scope) -> None:
     _condition(run, plan.schema, scope.chosen.text)
     with ExitStack() as stack:
         source = stack.enter_context(closing(offered(source_of(run), Verifies).open_side()))
-        sink = stack.enter_context(closing(sink_of(run).open_side()))
+        sink = stack.enter_context(closing(sink_of(run, plans=[plan]).open_side()))
         definition = sink.definition(plan.sink_table)
         if definition is None:  # what was compared just now is gone
             raise refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
