@@ -344,10 +344,11 @@ class LogJoinSink:
         if joining.look is None:  # all rows of the table have come since
             joining.look = self._again.look(split)
         place = JoinPlace(state, position, time.time_ns() // 1000)
+        taken = dict(state.taken)  # the state is brought to what is read next
         try:
             members, count = joining.look.changes(joined, place)
         except IntegrityError:
-            if self._manifest.read().taken == state.taken:
+            if self._manifest.read().taken == taken:
                 raise
             raise _MovedError from None  # the table has the log's files by now
         files: tuple[SealedFile, ...] = ()

@@ -67,6 +67,14 @@ def append(world: LakeWorld, rows: pa.Table) -> None:
         catalog_of(world.root).load_table(("shop", "orders")).append(rows)
 
 
+def delete_by_hand(world: LakeWorld, where: str) -> None:
+    """Delete rows of the table as somebody else does."""
+    if world.form == "delta":
+        DeltaTable(str(world.root / "shop.orders")).delete(where)
+    else:
+        catalog_of(world.root).load_table(("shop", "orders")).delete(where)
+
+
 def foreign(world: LakeWorld, rows: pa.Table) -> None:
     """Make a table of that name without us."""
     if world.form == "delta":
