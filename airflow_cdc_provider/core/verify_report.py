@@ -143,6 +143,8 @@ class VerifyReport:
     """Tables that the pipeline's patterns fit and its plan has not: nothing was compared there."""
     stopped: tuple[TableId, ...] = ()
     """Tables that the stream leaves alone: what differs there may only be late."""
+    by_reset: tuple[TableId, ...] = ()
+    """Tables that are read again as a whole by `reset` alone."""
 
     @property
     def equal(self) -> bool:

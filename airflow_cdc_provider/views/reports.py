@@ -285,11 +285,11 @@ def verify_lines(report: VerifyReport, mending: Mending = Mending.RESYNC) -> lis
             continue
         elif mending is Mending.BY_HAND:
             lines.append("    correct by hand, at one of the nodes, the rows that differ")
-        elif mending is Mending.RESET:
-            lines.append(f"    to read it again: reset {table_option(table.table)}")
         else:
-            lines.append(f"    to read it again: resync {table_option(table.table)}")
-            if not table.unrepairable:
+            is_reset = mending is Mending.RESET or table.table in report.by_reset
+            verb = "reset" if is_reset else "resync"
+            lines.append(f"    to read it again: {verb} {table_option(table.table)}")
+            if mending is Mending.RESYNC and not table.unrepairable:
                 lines.append("    to read only what differs again: verify --repair")
     lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]
     lines.append(compared_line(report))

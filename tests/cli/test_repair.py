@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.engine.verify import comparison
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
+from tests.pipeline.lakes import Lake
 from tests.servers.given import SqlServer
 
 ROWS = 12_000
@@ -172,3 +174,31 @@ class TestAtMariaDb:
         said = say("verify", "--repair", "--yes", "--wait", "--table", f"{shop.database}.named")
         assert said.code == 0, said.err + said.out
         assert "named: 5 rows by their keys (about 4 rows)" in said.out
+
+
+def test_of_a_lake_what_cannot_be_repaired_is_told_and_stays_different(
+    shop: Shop, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "_MOST_KEYS", 2)
+    for table in ("few", "many"):
+        shop.at_source(f"CREATE TABLE {table} (name VARCHAR(20) PRIMARY KEY, note VARCHAR(9))")
+        shop.at_source(f"INSERT INTO {table} VALUES ('a', 'x'), ('b', 'x'), ('c', 'x')")
+    lake = Lake.of(shop, "iceberg")
+    assert say("run", "--until", "caught-up").code == 0
+    lake.unlogged("UPDATE few SET note = 'y' WHERE name = 'b'", "UPDATE many SET note = 'y'")
+    lake.unlogged("UPDATE orders SET note = 'y' WHERE id = 2")
+    said = say("verify", "--repair", "--yes", "--wait")
+    assert said.code == 1, said.err + said.out
+    few, many, orders = (f"{shop.database}.{name}" for name in ("few", "many", "orders"))
+    assert f"to repair {few}: one row by its key" in said.out
+    assert f"to repair {orders}: one row by its key" in said.out
+    assert "no repair by keys is possible: the order of its key is the server's own" in said.out
+    assert f"to read it again: reset --table {many}" in said.out
+    looked = say("verify")
+    assert looked.code == 1
+    assert f"{few} -> {few}: equal" in looked.out
+    assert say("resync", "--table", many, "--yes").code == 2
+    assert say("resync", "--table", many, "--dry-run").code == 2
+    assert say("reset", "--table", many, "--yes").code == 0
+    assert say("run", "--until", "caught-up").code == 0
+    assert say("verify").code == 0

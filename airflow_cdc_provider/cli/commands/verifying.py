@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from airflow_cdc_provider.cli.commands.opening import (
     Options,
@@ -86,6 +87,8 @@ def _repaired(options: Options, run: Run, screen: Screen) -> bool:
     asked = tuple(wait_until_done(run, each, screen) for each in asked)
     repaired = [repair.verdict.table for repair in found]
     after = verify_step(run, tables=repaired, settle_s=options.settle_s)
+    left = [each for each in report.tables if not each.equal and each.table not in repaired]
+    after = replace(after, tables=(*after.tables, *left), by_reset=report.by_reset)
     return _result(run, screen, after, asked)
 
 

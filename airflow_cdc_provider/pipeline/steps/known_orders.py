@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from airflow_cdc_provider.columns.source_port import ReadsText, offered
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
-from airflow_cdc_provider.core.identifiers import table_option
-from airflow_cdc_provider.core.keys import comparable
+from airflow_cdc_provider.core.identifiers import TableId, table_option
+from airflow_cdc_provider.core.keys import KeyRange, comparable
 from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.sink import sink_of
+from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
 
 def require_known_orders(run: Run, scope: Scope) -> None:
     """Refuse ranges of keys, and whole tables, whose order the sink does not know."""
     if scope.chosen is not None or sink_of(run).abilities.knows_all_orders:
         return
-    for schema in (state.plan.schema for state in run.store.tables(run.name)):
-        if schema.table in scope.tables and not comparable(schema.key_kinds):
+    for table, schema in _unknown(run).items():
+        if table in scope.tables:
             raise RefusedError(
                 f"the order of {schema.table}'s key ({', '.join(schema.primary_key)}) is the "
                 f"server's own, and a sink of type {run.model.sink.type} finds no rows by it",
@@ -23,4 +28,30 @@ def require_known_orders(run: Run, scope: Scope) -> None:
                 risk=NOTHING_CHANGED,
                 remedy=f"`reset` with {table_option(schema.table)}: it is read as a whole, and the "
                 "others flow on",
-            ).about(schema.table)
+            ).about(table)
+
+
+def with_unknown_orders(run: Run, report: VerifyReport) -> VerifyReport:
+    """Return a report that says of which tables a sink does not find the rows again."""
+    if sink_of(run).abilities.knows_all_orders:
+        return report
+    unknown = _unknown(run)
+
+    def judged(verdict: TableVerdict) -> TableVerdict:
+        schema, source = unknown.get(verdict.table), offered(source_of(run), ReadsText)
+        if schema is None or KeyRange() not in verdict.differing or verdict.unrepairable:
+            return verdict
+        if source.key_list(schema, verdict.differing_keys) is not None:
+            return verdict
+        why = "the order of its key is the server's own, and what differs cannot be listed"
+        return replace(verdict, unrepairable=why)
+
+    found = {verdict.table for verdict in report.tables}
+    by_reset = tuple(table for table in unknown if table in found)
+    return replace(report, tables=tuple(map(judged, report.tables)), by_reset=by_reset)
+
+
+def _unknown(run: Run) -> dict[TableId, TableSchema]:
+    """Return the definitions of the planned tables whose keys' order code does not know."""
+    schemas = (state.plan.schema for state in run.store.tables(run.name))
+    return {schema.table: schema for schema in schemas if not comparable(schema.key_kinds)}

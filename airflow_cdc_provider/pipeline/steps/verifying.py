@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.verify.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
+from airflow_cdc_provider.pipeline.steps.known_orders import with_unknown_orders
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.stream_ends import require_comparable
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
@@ -116,7 +117,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     alone |= {plan.schema.table for plan in plans if plan.sink_table in left_alone}
     stopped = tuple(sorted(alone & compared))
     not_copied = tuple(sorted(set(picked_now(run)) - planned))
-    return replace(found, not_copied=not_copied, stopped=stopped)
+    return with_unknown_orders(run, replace(found, not_copied=not_copied, stopped=stopped))
 
 
 def wait_for_stream(run: Run, *, timeout_s: float) -> bool:

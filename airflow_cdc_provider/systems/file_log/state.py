@@ -57,10 +57,6 @@ NATIVE = "native"
 """The types of a log whose values in Parquet have types of their own."""
 
 
-_JOINS = ("join", "join again")
-"""What a manifest does that has the rows of a split: of an unread table, or in others' places."""
-
-
 @dataclass(frozen=True, slots=True)
 class Unsettled:
     """Where a table of the source has begun, or begun again, and is still being read."""
@@ -115,7 +111,7 @@ class LogState:
         """Apply the commit of the next version."""
         before = self.stream, self.counts.events
         self._apply(record)
-        if record["do"] in _JOINS or before != (self.stream, self.counts.events):
+        if record["do"] == "join" or before != (self.stream, self.counts.events):
             self.basis = self.version
 
     def _apply(self, record: Record) -> None:
