@@ -148,7 +148,9 @@ def test_what_a_lake_cannot_find_is_refused_by_name(lake: Lake) -> None:
     lake.catch_up()
     scope = whole(lake, "texts")
     for refused in (estimate, ask_resync):
-        with pytest.raises(RefusedError, match=r"the order of .*texts's key \(note\)") as error:
+        with pytest.raises(
+            RefusedError, match=r"the order of these keys .*texts \(note\)"
+        ) as error:
             refused(lake.shop.run(), scope)
         assert "`reset` with --table" in str(error.value)
     run = lake.shop.run()

@@ -19,16 +19,18 @@ def require_known_orders(run: Run, scope: Scope) -> None:
     """Refuse ranges of keys, and whole tables, whose order the sink does not know."""
     if scope.chosen is not None or sink_of(run).abilities.knows_all_orders:
         return
-    for table, schema in _unknown(run).items():
-        if table in scope.tables:
-            raise RefusedError(
-                f"the order of {schema.table}'s key ({', '.join(schema.primary_key)}) is the "
-                f"server's own, and a sink of type {run.model.sink.type} finds no rows by it",
-                where=f"request for {schema.table}",
-                risk=NOTHING_CHANGED,
-                remedy=f"`reset` with {table_option(schema.table)}: it is read as a whole, and the "
-                "others flow on",
-            ).about(table)
+    found = [schema for table, schema in _unknown(run).items() if table in scope.tables]
+    if found:
+        keys = ", ".join(f"{each.table} ({', '.join(each.primary_key)})" for each in found)
+        options = " ".join(table_option(each.table) for each in found)
+        raise RefusedError(
+            f"the order of these keys is the server's own: {keys}; a sink of type "
+            f"{run.model.sink.type} finds no rows by it",
+            where="tables of the request",
+            risk=NOTHING_CHANGED,
+            remedy=f"`reset` with {options}: they are read as a whole, and the others flow on; "
+            "of the others name those that you want with --table",
+        ).about(*(each.table for each in found))
 
 
 def with_unknown_orders(run: Run, report: VerifyReport) -> VerifyReport:

@@ -346,16 +346,16 @@ class LogJoinSink:
         place = JoinPlace(state, position, time.time_ns() // 1000)
         taken = dict(state.taken)  # the state is brought to what is read next
         try:
-            members, count = joining.look.changes(joined, place)
+            lacking = joining.look.changes(joined, place)
         except IntegrityError:
             if self._manifest.read().taken == taken:
                 raise
             raise _MovedError from None  # the table has the log's files by now
         files: tuple[SealedFile, ...] = ()
-        if count:
+        if lacking.count:
             file, sealed = self._file(split), None
             try:
-                file.write(members, count)
+                file.write(lacking.members, lacking.count)
                 sealed = file.seal()
             finally:
                 if sealed is None:
@@ -367,7 +367,7 @@ class LogJoinSink:
             position,
             state.basis,
             begins=False,
-            events=place.first + count,
+            events=lacking.events,
             again=True,
         )
 

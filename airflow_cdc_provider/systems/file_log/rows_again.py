@@ -24,10 +24,15 @@ class JoinPlace:
     position: LogPosition
     now_us: int
 
-    @property
-    def first(self) -> int:
-        """Return the number of the first event that is written there."""
-        return self.state.counts.events
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What a table lacks of a split's rows, as it is written."""
+
+    members: Members
+    count: int
+    events: int
+    """The number of the log's events behind it."""
 
 
 class SplitLook(Protocol):
@@ -36,8 +41,8 @@ class SplitLook(Protocol):
     def ahead(self, joined: JoinedRows) -> None:
         """Read what the table holds, so that little is left to read while the stream waits."""
 
-    def changes(self, joined: JoinedRows, place: JoinPlace) -> tuple[Members, int]:
-        """Return what is written so that the joined rows are the split's only ones, and its count.
+    def changes(self, joined: JoinedRows, place: JoinPlace) -> Lacking:
+        """Return what is written so that the joined rows are the split's only ones.
 
         `IntegrityError` if files of the log are gone; another process may have published them.
         """

@@ -60,8 +60,13 @@ class _Reading:
         """Rows up to here are void; known once all changes were read."""
 
     def without_voids(self, changes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield changes but those that say that all before them are void, which are noted."""
+        """Yield changes but those that say that all before them are void, which are noted.
+
+        Rows that somebody added without an order are none: the query leaves them out, too.
+        """
         for batch in changes:
+            if batch.column(ORDER).null_count:
+                batch = batch.filter(batch.column(ORDER).is_valid())  # noqa: PLW2901 - the rest
             voids = pc.equal(batch.column(OP), "t")
             if pc.any(voids).as_py():
                 orders = batch.column(ORDER).filter(voids)

@@ -34,9 +34,8 @@ from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.engine.sink.held_keys import MOST_HELD_KEYS, too_many_keys
 from airflow_cdc_provider.engine.sink.port import JoinedRows
 from airflow_cdc_provider.systems.file_log.layout import table_folder
-from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace
+from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace, Lacking
 from airflow_cdc_provider.systems.file_log.state import LogState
-from airflow_cdc_provider.systems.file_log.tree import Members
 from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, bounds_of, of_hashes
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
@@ -139,22 +138,26 @@ class LakeSplitLook:
                 return None
         return _Ahead(held.plan_id, held.settled, rows)
 
-    def changes(self, joined: JoinedRows, place: JoinPlace) -> tuple[Members, int]:
-        """Return what is written so that the joined rows are the split's only ones."""
+    def changes(self, joined: JoinedRows, place: JoinPlace) -> Lacking:
+        """Return what is written so that the joined rows are the split's only ones.
+
+        It is numbered behind all that the table has of these keys, whoever wrote it.
+        """
         held = self._tables.at(self._plan.sink_table, place.state)
         wanted = self._wanted(joined, None if held is None else held.columns)
         stale, is_missing = [], np.ones(wanted.rows.num_rows, np.bool_)
+        first = place.state.counts.events
         if held is not None:
             for batch in self._current(self._changes(held, wanted, place.state), wanted):
                 gone, known = self._differing(batch, wanted)
+                first = max(first, 1 + pc.max(batch.column(ORDER)).as_py())
                 stale.append(gone)
                 is_missing[known] = False
         missing = wanted.rows.filter(mask_of(is_missing))
         rows = pa.concat_tables([*stale, missing]).combine_chunks()
-        members = self._form.again(
-            rows, rows.num_rows - missing.num_rows, place.position, place.now_us, first=place.first
-        )
-        return members, rows.num_rows
+        deleted = rows.num_rows - missing.num_rows
+        members = self._form.again(rows, deleted, place.position, place.now_us, first=first)
+        return Lacking(members, rows.num_rows, first + rows.num_rows)
 
     def _changes(
         self, held: HeldTable, wanted: _Wanted, state: LogState

@@ -164,12 +164,16 @@ def test_rows_that_others_added_and_deleted_are_mended(world: LakeWorld) -> None
     begun(world, *FIRST)
     world.lake.publish_tables()
     row = table_of(world.form, world.root, "shop.orders").slice(0, 1)
-    by_hand = row.to_pylist()[0] | {"id": 18, "name": "by hand"}
-    append(world, pa.Table.from_pylist([by_hand], row.schema))
+    by_hand = [
+        row.to_pylist()[0] | {"id": 18, "name": "by hand"},
+        row.to_pylist()[0] | {"id": 12, "name": "by hand", "_op": "u", "_order": 1_000},
+    ]
+    append(world, pa.Table.from_pylist(by_hand, row.schema))
     delete_by_hand(world, "id = 13")
     join(world, joins(world), world.split(0, 10, 20), (12, "b"), (13, "c"))
+    world.changes().apply(world.batch([update((12, "b"), (12, "B"))]))
     world.lake.publish_tables()
-    assert published(world) == [*FIRST]
+    assert published(world) == [(1, "a"), (12, "B"), (13, "c"), (30, "z")]
 
 
 def test_keys_are_told_by_ranges_and_intervals(

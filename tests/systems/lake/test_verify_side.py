@@ -143,6 +143,16 @@ def test_a_column_of_any_name_is_read_by_the_query() -> None:
         assert connection.sql(current_rows(["id", "_Latest"], ["id"], "t")).fetchall() == [(1, 8)]
 
 
+def test_rows_that_others_added_without_an_order_do_not_count() -> None:
+    orders = pa.array([-1, None], pa.int64())
+    read = pa.table({OP: ["r", "r"], ORDER: orders, "id": [1, 2]})
+    (found,) = last_changes(read.to_batches(), ["id"])
+    assert found.column("id").to_pylist() == [1]
+    with duckdb.connect() as connection:
+        connection.register("t", read)
+        assert connection.sql(current_rows(["id"], ["id"], "t")).fetchall() == [(1,)]
+
+
 def test_rows_of_a_snapshot_are_before_all_changes() -> None:
     read = pa.table({OP: ["r", "r"], ORDER: np.array([-1, -1]), "id": [1, 2]})
     then = pa.table({OP: ["d"], ORDER: np.array([0]), "id": [2]})
