@@ -435,7 +435,8 @@ def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
             why = state.error.read().what if state.error else "a person paused it"
             raise refused(
                 f"the stream leaves {state.table} alone: {why}",
-                f"`resume` with {table_option(state.table)} brings it back; ask again then",
+                f"`resume` with {table_option(state.table)} brings it back, or says that `reset` "
+                "has to; ask again then",
             )
 
 

@@ -58,7 +58,7 @@ def behind(
         read = tuple(state.read_files(folder))
         columns = _columns_anew(root, table, [*read, *changes], widens=widens or not read)
         return Behind(read, changes, columns if read or changes else there, is_anew=True)
-    except RefusedError:
+    except (RefusedError, IntegrityError):
         if (anew := _begun_anew(root, state, table, known)) is None:
             raise
         return anew

@@ -97,7 +97,8 @@ def _there(path: Path) -> Iterator[None]:
             "a file that the log names is gone",
             where=str(path),
             risk="its rows are in no table; nothing was committed without them",
-            remedy="put the file back from a copy, or `reset` the pipeline",
+            remedy="put the file back from a copy; or `reset` its table with --table: it is made "
+            "anew, and the others flow on",
         ) from None
 
 

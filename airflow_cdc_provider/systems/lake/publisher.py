@@ -32,7 +32,7 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.file_store import explained
-from airflow_cdc_provider.systems.lake.behind import behind, is_set_back
+from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import gathered
 from airflow_cdc_provider.systems.lake.held import (
@@ -159,17 +159,20 @@ class Publisher:
         known = stamp.files if stamp is not None and is_of_plan else 0
         if is_of_plan and known >= count:
             return count
-        if is_set_back(state, table, known) and not state.follows(table):
-            return state.taken[folder]  # it is left as it is until all its rows are read again
         there = pa.schema([]) if loaded is None else loaded.columns
-        new = behind(
-            self._root,
-            state,
-            table,
-            there=there,
-            known=known if is_of_plan else None,
-            widens=self._widens,
-        )
+        try:
+            new = behind(
+                self._root,
+                state,
+                table,
+                there=there,
+                known=known if is_of_plan else None,
+                widens=self._widens,
+            )
+        except IntegrityError:
+            if state.follows(table):
+                raise
+            return state.taken.get(folder, 0)  # left as it is until all its rows are read again
         if not new.columns.names:
             return 0  # nothing says what its columns are
         changes = [each for each in new.changes if each.rows]  # others only tell columns

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from airflow_cdc_provider.core.errors import IntegrityError
@@ -65,6 +68,29 @@ def test_a_table_that_was_set_back_is_made_anew_by_the_rows_that_are_read_again(
     damage.set_back(world.form, world.root, world.orders.sink_table)
     with pytest.raises(IntegrityError, match="set back"):  # the log has those rows no more
         world.lake.publish_tables()
+
+
+def test_a_table_whose_files_are_gone_before_any_change_is_made_anew(tmp_path: Path) -> None:
+    world = LakeWorld(root=tmp_path / "lake", form="delta")  # Iceberg's catalog still knows it
+    begun(world, (1, "a"), (12, "b"))
+    world.lake.publish_tables()
+    shutil.rmtree(world.root / "shop.orders")
+    with pytest.raises(IntegrityError, match="a file that the log names is gone") as error:
+        world.lake.publish_tables()
+    assert "`reset` its table with --table" in error.value.remedy
+    orders = world.orders.schema.table
+    world.ledger.change_tables(removed=[orders])
+    world.ledger.change_tables(added={orders: at(100)})
+    world.lake.publish_tables()
+    joins = world.opened(world.sink.open_joins())
+    join(world, joins, world.split(0, None, 10), (2, "b"))
+    world.lake.publish_tables()
+    join(world, joins, world.split(1, 10, None), (13, "c"))
+    world.ledger.change_tables(read=[orders])
+    world.changes().apply(world.batch([insert(3, "c")]))
+    for _ in range(2):
+        world.lake.publish_tables()
+        assert published(world) == rows(world) == [(2, "b"), (3, "c"), (13, "c")]
 
 
 def test_a_table_that_was_set_back_is_made_anew_once_whoever_dies(
