@@ -25,9 +25,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import CorruptLogError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.engine.ledger.decisions import fenced
@@ -35,7 +33,7 @@ from airflow_cdc_provider.engine.ledger.state import Place
 from airflow_cdc_provider.systems.file_log.layout import CHECKPOINTS, MANIFEST
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
-from airflow_cdc_provider.systems.files.opening import open_files
+from airflow_cdc_provider.systems.files.opening import Root, files_at
 
 CHECKPOINT_EVERY = 200
 _CHECKPOINT_BYTES = 32 * 1024
@@ -49,11 +47,10 @@ _CHECKPOINT = f"{CHECKPOINTS}/checkpoint-"
 class Manifest:
     """The commits of one pipeline's change log, each in a file that only one writer can create."""
 
-    def __init__(self, root: Path, pipeline: str) -> None:
-        self.root = root
+    def __init__(self, root: Root, pipeline: str) -> None:
+        self.root = files_at(root)
         self._pipeline = pipeline
-        self._folder = root / MANIFEST
-        self._files = open_files(Store.of_folder(str(self._folder.absolute())))
+        self._files = self.root.below(MANIFEST)
         self._state = LogState()
         self._is_new = True
         self._counted_from = 0
@@ -146,10 +143,9 @@ class Manifest:
         try:
             record: Record = json.loads(text)
         except ValueError as error:
-            path = self._folder / name
             raise CorruptLogError(
-                f"{path.name} is not JSON",
-                where=str(path),
+                f"{name.rpartition('/')[2]} is not JSON",
+                where=f"{self._files}/{name}",
                 risk="which files count is unknown; nothing was changed",
                 remedy="restore the folder from a copy, or use an empty one",
             ) from error
@@ -179,7 +175,7 @@ class Manifest:
                 return LogState()
         raise CorruptLogError(
             "the log has no checkpoint, and its old commits are gone",
-            where=str(self._folder),
+            where=str(self._files),
             risk="which files count is unknown; nothing was changed",
             remedy="restore the folder from a copy, or use an empty one",
         )

@@ -9,6 +9,14 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.systems.files.file_store import FileStore
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 
+Root = Path | ObjectStore
+"""The place of a log: a store, or the folder of a file system."""
+
+
+def files_at(root: Root) -> ObjectStore:
+    """Return the store at a place; nothing is read or created yet."""
+    return FileStore(root.absolute()) if isinstance(root, Path) else root
+
 
 def open_files(store: Store) -> ObjectStore:
     """Return the store at a place; nothing is read or created yet."""
