@@ -22,6 +22,12 @@ class LogCode(FindingCode):
         "of a change log or a lake: its folder cannot be written to, or its file system gives one "
         "name twice",
     )
+    STORE = (
+        "sink.store",
+        "block",
+        "of a change log in a store: the bucket is not there, a right is missing, the store does "
+        "not answer, or it gives one name twice",
+    )
     FOLDER_NAME = (
         "sink.folder_name",
         "block",
@@ -52,7 +58,7 @@ def _place(store: ObjectStore) -> Iterator[Finding]:
     unfit = store.why_unfit(MANIFEST)
     if unfit is not None:
         yield Finding(
-            LogCode.FOLDER,
+            LogCode.STORE if unfit.is_remote else LogCode.FOLDER,
             Level.BLOCK,
             str(store),
             unfit.observed,

@@ -79,3 +79,5 @@ class Unfit:
     wanted: str
     why: str
     remedy: str
+    is_remote: bool = False
+    """It is a bucket, not a folder."""
