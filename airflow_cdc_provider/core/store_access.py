@@ -27,17 +27,20 @@ class StoreAccess:
     @classmethod
     def of(cls, dsn: Dsn) -> Self:
         """Return what a DSN says of it; `ValueError`, which repeats no value, for half a key."""
-        if bool(dsn.user) != bool(dsn.password):
-            half = "a secret and no key id" if dsn.password else "a key id and no secret"
+        named = (TOKEN_OPTION, REGION_OPTION, ENDPOINT_OPTION)
+        return cls.made(dsn.user, dsn.password, *(dsn.options.get(name, "") for name in named))
+
+    @classmethod
+    def made(cls, key_id: str, secret: str, token: str, region: str, endpoint_url: str) -> Self:
+        """Return what these texts say, each empty if it is not given; `ValueError` as above."""
+        if bool(key_id) != bool(secret):
+            half = "a secret and no key id" if secret else "a key id and no secret"
             raise ValueError(f"there is {half}")
-        options = dsn.options
-        token = options.get(TOKEN_OPTION, "")
-        if token and not dsn.user:
-            raise ValueError(f"there is {TOKEN_OPTION} and no key that it is of")
-        endpoint = options.get(ENDPOINT_OPTION, "")
-        if endpoint and not endpoint.startswith(("https://", "http://")):
-            raise ValueError(f"{ENDPOINT_OPTION} is no URL that begins with https:// or http://")
-        return cls(dsn.user, dsn.password, token, options.get(REGION_OPTION, ""), endpoint)
+        if token and not key_id:
+            raise ValueError("there is a session's token and no key that it is of")
+        if endpoint_url and not endpoint_url.startswith(("https://", "http://")):
+            raise ValueError("the endpoint is no URL that begins with https:// or http://")
+        return cls(key_id, secret, token, region, endpoint_url)
 
     @property
     def options(self) -> Mapping[str, str]:

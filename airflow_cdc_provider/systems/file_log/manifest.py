@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from itertools import count, tee
 
 from airflow_cdc_provider.core.errors import CorruptLogError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
@@ -79,8 +80,8 @@ class Manifest:
             if self._is_new or self._is_closed(first):
                 self._state, self._is_new = self._begun(), False
                 first = self._state.version + 1
-            while (text := self._files.read(_version(self._state.version + 1))) is not None:
-                self._state.apply(self._parsed(_version(self._state.version + 1), text))
+            for name, text in self._versions(after=self._state.version):
+                self._state.apply(self._parsed(name, text))
                 self._bytes_behind += len(text)
             if first > self._state.version or not self._is_closed(first):
                 return self._state
@@ -91,9 +92,8 @@ class Manifest:
 
         No checkpoint is used, for it does not say which commit a file is of.
         """
-        while (record := self._read(_version(after + 1))) is not None:
-            after += 1
-            yield record
+        for name, text in self._versions(after=after):
+            yield self._parsed(name, text)
 
     def commit(self, generation: int, judge: Callable[[LogState], Record | None]) -> LogState:
         """Commit the record that `judge` makes of the latest state; None commits nothing.
@@ -133,10 +133,16 @@ class Manifest:
 
     # --- files --------------------------------------------------------------------------------
 
-    def _read(self, name: str) -> Record | None:
-        """Read one commit or checkpoint, None if there is no such file."""
-        text = self._files.read(name)
-        return None if text is None else self._parsed(name, text)
+    def _versions(self, *, after: int) -> Iterator[tuple[str, bytes]]:
+        """Yield names and contents of the versions behind one, up to the first that is not there.
+
+        What is there behind a gap is of no account: the next call finds it.
+        """
+        names, again = tee(map(_version, count(after + 1)))
+        for name, text in zip(names, self._files.read_each(again), strict=True):
+            if text is None:
+                return
+            yield name, text
 
     def _parsed(self, name: str, text: bytes) -> Record:
         """Return the JSON of a commit or checkpoint."""

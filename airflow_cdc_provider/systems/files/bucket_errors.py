@@ -53,10 +53,17 @@ class BucketErrors:
     place: Store
 
     @contextmanager
-    def explained(self, right: Right) -> Iterator[None]:
-        """Raise errors of the store as errors of the sink; `right` is what the request needs."""
+    def explained(
+        self, right: Right, *, but: tuple[type[OSError], ...] | type[OSError] = ()
+    ) -> Iterator[None]:
+        """Raise errors of the store as errors of the sink; `right` is what the request needs.
+
+        Errors `but` are for the caller.
+        """
         try:
             yield
+        except but:
+            raise
         except FAILED as error:
             raise self._explanation(error, right) from None
 

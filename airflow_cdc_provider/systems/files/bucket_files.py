@@ -1,4 +1,4 @@
-"""Files that are written to a bucket piece by piece.
+"""Files of a bucket that are written piece by piece, or read where a reader asks.
 
 Up to `SINGLE_BYTES` a file is held and put at once, if its name is free. A larger one goes in
 parts, which become a file by one last request. That one replaces what has the name, so the name is
@@ -13,10 +13,13 @@ import secrets
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
+import obstore
+
 from airflow_cdc_provider.systems.files.bucket_errors import BucketErrors, Right
 
 if TYPE_CHECKING:
     from obstore import WritableFile
+    from obstore.store import ObjectStore as Client
 
 SINGLE_BYTES = 8 * 1024 * 1024
 """Up to which a file is one put; and the size of the parts of a larger one."""
@@ -61,6 +64,45 @@ class UploadedFile:
     def discard(self) -> None:
         """Forget what was written."""
         self._stream.forget()
+
+
+class RangedFile(io.RawIOBase):
+    """A file of a bucket that is read in ranges; `FileNotFoundError` if there is none."""
+
+    def __init__(self, client: Client, key: str, errors: BucketErrors) -> None:
+        self._client, self._key, self._errors = client, key, errors
+        self._at, self._size = 0, 0
+        with errors.explained(Right.READ, but=FileNotFoundError):
+            self._size = obstore.head(client, key)["size"]
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Tell that it can be read at any place."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Begin the next read elsewhere."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes, up to as many as fit."""
+        end = min(self._at + len(buffer), self._size)
+        count = max(0, end - self._at)
+        if count:
+            with self._errors.explained(Right.READ, but=FileNotFoundError):
+                found = obstore.get_range(self._client, self._key, start=self._at, end=end)
+            buffer[:count] = memoryview(found)
+            self._at = end
+        return count
 
 
 class _Pieces(io.RawIOBase):

@@ -16,9 +16,11 @@ headers of their own.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import obstore
 
@@ -32,7 +34,7 @@ from airflow_cdc_provider.systems.files.bucket_errors import (
     Right,
     is_final,
 )
-from airflow_cdc_provider.systems.files.bucket_files import SINGLE_BYTES, UploadedFile
+from airflow_cdc_provider.systems.files.bucket_files import SINGLE_BYTES, RangedFile, UploadedFile
 from airflow_cdc_provider.systems.files.object_store import Unfit
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 _PARTS_AT_ONCE = 2
+_READS_AT_ONCE = 16
+_MOST_AHEAD = 64
 _TRIES = 3
 _WRITER = "writer"
 """The metadata in which a put's token is kept."""
@@ -61,6 +65,10 @@ class BucketStore:
     def __str__(self) -> str:
         return str(self._place)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as a place, with its key; a client is made there."""
+        return BucketStore.open, (self._place,)
+
     def read(self, name: str) -> bytes | None:
         """Return a file's content, None if there is no such file."""
         key = self._key(name)
@@ -70,6 +78,22 @@ class BucketStore:
             except FileNotFoundError as error:
                 self.errors.require_bucket(error)
                 return None
+
+    def read_each(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        """Yield the contents of files in order; more and more are read at once."""
+        left, wanted = iter(names), 1
+        while found := tuple(islice(left, wanted)):
+            if wanted == 1:
+                yield self.read(found[0])
+            else:
+                with ThreadPoolExecutor(min(wanted, _READS_AT_ONCE)) as readers:
+                    contents = tuple(readers.map(self.read, found))
+                yield from contents
+            wanted = min(2 * wanted, _MOST_AHEAD)
+
+    def columns_of(self, name: str) -> BinaryIO:
+        """Return a file that is read where a reader asks."""
+        return cast(BinaryIO, RangedFile(self._client, self._key(name), self.errors))
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names that begin so, in order."""

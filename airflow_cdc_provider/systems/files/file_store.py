@@ -41,6 +41,14 @@ class FileStore:
             except FileNotFoundError:
                 return None
 
+    def read_each(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        """Yield the contents of files in order, each when it is asked for."""
+        return map(self.read, names)
+
+    def columns_of(self, name: str) -> Path:
+        """Return a file's path."""
+        return self._path(name)
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names that begin so, in order; not those of unfinished files."""
         return self._named(prefix, (each for each in self._files(prefix) if each[0] != "."))

@@ -7,9 +7,10 @@ is refused, never worked around by a lock or by a clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 
@@ -22,6 +23,15 @@ class ObjectStore(Protocol):
 
     def read(self, name: str) -> bytes | None:
         """Return a file's content, None if there is no such file."""
+
+    def read_each(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        """Yield the contents of files in order, as `read` returns them; some are read ahead."""
+
+    def columns_of(self, name: str) -> Path | BinaryIO:
+        """Return what a reader of columns opens: a path, or a file that is read where it asks.
+
+        `FileNotFoundError` if there is no such file; of a path, when it is opened.
+        """
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names that begin so, in order; not those in folders below the prefix's own."""
