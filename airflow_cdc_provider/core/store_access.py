@@ -40,6 +40,8 @@ class StoreAccess:
             raise ValueError("there is a session's token and no key that it is of")
         if endpoint_url and not endpoint_url.startswith(("https://", "http://")):
             raise ValueError("the endpoint is no URL that begins with https:// or http://")
+        if "@" in endpoint_url:
+            raise ValueError("the endpoint has an account in it, which is shown")
         return cls(key_id, secret, token, region, endpoint_url)
 
     @property

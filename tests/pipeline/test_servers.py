@@ -332,6 +332,7 @@ def test_without_a_reference_the_environment_says_how_to_get_into_a_store(tmp_pa
         ("aws://id:planted@/?role_arn=planted", "role_arn is not known of a store"),
         ("aws://id:planted@host/?region_name=x", "host is not known of a store"),
         ("aws://id:planted@/?endpoint_url=planted", "the endpoint is no URL"),
+        ("aws://id:planted@/?endpoint_url=https%3A//u%3Aplanted%40h", "has an account in it"),
         ("aws://:@/?aws_session_token=planted", "no key that it is of"),
         ("planted", "neither JSON nor a URI|does not begin with a scheme"),
     ],

@@ -15,9 +15,10 @@ from tests.servers.s3 import S3Server
 Rule = Callable[["Request"], str]
 """What is done to a request: one of the names below, or nothing for an empty text."""
 DROP_ANSWER, DENY, NOT_IMPLEMENTED, STRIP = "drop answer", "deny", "not implemented", "strip"
-FAIL_AFTERWARDS = "fail afterwards"
+FAIL_AFTERWARDS, EXPIRED = "fail afterwards", "expired"
 _ANSWERS = {
     DENY: (403, "AccessDenied", "Access Denied"),
+    EXPIRED: (400, "ExpiredToken", "The provided token has expired."),
     NOT_IMPLEMENTED: (501, "NotImplemented", "A header implies what is not implemented"),
 }
 _ERROR = "<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>{text}</Message></Error>"

@@ -31,9 +31,12 @@ FAILED = (BaseError, OSError)
 """Raised by a store for whatever it does not do."""
 _NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 _STATUS = re.compile(r"status code: ([0-9]{3})")
+_REQUEST = re.compile(r"Error performing ([A-Z]+) ([^\s?]+)\S* in ")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,200})</Message>")
 _DENIED = frozenset({"401", "403"})
+_DENIED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
+"""What S3 says with status 400."""
 _LONGEST = 200
 
 
@@ -115,10 +118,11 @@ class BucketErrors:
         wanted = f"{right} on {'the bucket' if right is Right.LIST else 'the files of the prefix'}"
         if right is Right.READ:  # without it, S3 says of a file that is not there that it is denied
             wanted += f", and {Right.LIST} on the bucket"
+        denied: str = right
         if self.place.scheme != "s3":
-            wanted = "the account to put, read, list and delete files of the prefix"
+            denied, wanted = right.name.lower(), "to put, read, list and delete files of the prefix"
         return AccessDeniedError(
-            f"the store denies {right}: {short(error)}",
+            f"the store denies {denied}: {short(error)}",
             where=str(self.place),
             risk="none: what no manifest names does not count",
             remedy=f"allow {wanted}; or correct the key and its secret",
@@ -127,9 +131,10 @@ class BucketErrors:
 
 def is_denied(error: BaseException) -> bool:
     """Tell whether an error is that of a right that is missing."""
-    status = _STATUS.search(str(error))
+    status, code = _STATUS.search(str(error)), _CODE.search(str(error))
     is_said = status is not None and status[1] in _DENIED
-    return is_said or isinstance(error, PermissionDeniedError | UnauthenticatedError)
+    is_old = code is not None and code[1] in _DENIED_CODES
+    return is_said or is_old or isinstance(error, PermissionDeniedError | UnauthenticatedError)
 
 
 def is_final(error: BaseException) -> bool:
@@ -143,8 +148,10 @@ def short(error: BaseException) -> str:
     status, code, message = (each.search(text) for each in (_STATUS, _CODE, _MESSAGE))
     if status is None:
         return text.partition("\n")[0][:_LONGEST]
+    request = _REQUEST.search(text)
     said = ", ".join(each[1] for each in (code, message) if each is not None)
-    return f"it answers {status[1]}{said and f' ({said})'}"
+    asked = "it" if request is None else f"{request[1]} {request[2]}"
+    return f"{asked} answers {status[1]}{said and f' ({said})'}"
 
 
 def _is_without_bucket(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.core.errors import FencedError, RefusedError
 from airflow_cdc_provider.core.findings import Level
+from airflow_cdc_provider.systems.changelog import naming
 from airflow_cdc_provider.systems.file_log import manifest as manifest_module
 from airflow_cdc_provider.systems.file_log.files import Format
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
@@ -23,7 +25,7 @@ from tests.behaviours.sink_world import insert
 from tests.behaviours.target_behaviours import TargetBehaviours
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import DROP_ANSWER, STRIP, Proxy, Request, before
-from tests.systems.changelog.killed import KILLED_IN, PIPELINE, STAGES
+from tests.systems.changelog.killed import KILLED_IN, PIPELINE
 from tests.systems.changelog.world import ChangelogWorld
 
 
@@ -34,7 +36,7 @@ def world(s3_server: S3Server, tmp_path: Path) -> ChangelogWorld:
 
 
 class TestSplitsInABucket(SplitSinkBehaviours):
-    pass
+    neighbours = 12
 
 
 class TestChangesInABucket(ChangeSinkBehaviours):
@@ -54,6 +56,20 @@ def test_a_bucket_that_fits_is_left_as_it_was(world: ChangelogWorld) -> None:
     listed = world.store.list("_manifest/")
     assert found(world) == []
     assert world.store.list("_manifest/") == listed
+
+
+def test_its_tables_are_named_as_lineage_names_files_of_a_bucket(world: ChangelogWorld) -> None:
+    bucket = world.place.store.bucket
+    assert naming.namespace(world.place) == f"s3://{bucket}"
+    assert naming.dataset(world.place, world.orders.sink_table) == "log/shop.orders"
+
+
+def test_a_sink_goes_to_executors_with_its_key_and_never_shows_it(
+    s3_server: S3Server, world: ChangelogWorld
+) -> None:
+    again = pickle.loads(pickle.dumps(world.sink))
+    assert again == world.sink
+    assert s3_server.access.secret not in f"{again!r}{again}{again.identity()}"
 
 
 @pytest.fixture
@@ -99,7 +115,7 @@ def test_a_commit_whose_answer_was_lost_counts_once(proxy: Proxy, world: Changel
     assert [event["key"]["id"] for event in world.events()] == [1, 2, 3, 4]
 
 
-def test_a_writer_that_is_overtaken_listedits_commit_is_refused(
+def test_a_writer_that_is_overtaken_before_its_commit_is_refused(
     proxy: Proxy, world: ChangelogWorld
 ) -> None:
     world.stream_from()
@@ -156,7 +172,7 @@ def test_a_state_read_from_a_checkpoint_is_the_one_added_up(
     assert by_checkpoint == Manifest(world.store, "").read_any()
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", ["between seal and manifest", "behind the manifest"])
 def test_who_comes_after_a_killed_writer_loses_nothing_and_doubles_nothing(
     s3_server: S3Server, tmp_path: Path, stage: str
 ) -> None:

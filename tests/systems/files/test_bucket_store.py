@@ -9,6 +9,7 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.store_access import StoreAccess
+from airflow_cdc_provider.systems.files import opening
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from tests.behaviours.object_store_behaviours import ObjectStoreBehaviours
@@ -16,6 +17,7 @@ from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import (
     DENY,
     DROP_ANSWER,
+    EXPIRED,
     FAIL_AFTERWARDS,
     NOT_IMPLEMENTED,
     STRIP,
@@ -152,7 +154,8 @@ class TestStoresThatAreRefused:
         proxy.rule = lambda request: DENY if is_denied(request) else ""
         unfit = proxied.why_unfit("_manifest")
         assert unfit is not None
-        assert f"denies {right}: it answers 403 (AccessDenied" in unfit.observed
+        assert f"denies {right}: " in unfit.observed
+        assert " answers 403 (AccessDenied, Access Denied)" in unfit.observed
         assert right in unfit.remedy
         proxy.rule = lambda _: ""
         assert proxied.holds_any("_manifest") is (right == "s3:DeleteObject")
@@ -186,6 +189,18 @@ def test_a_key_that_the_server_does_not_know_is_denied_and_never_shown(
     finally:
         s3_server.request("POST", "/moto-api/reset-auth", b"inf")
     assert s3_server.access.secret not in str(denied.value)
+
+
+def test_a_key_that_is_over_is_denied(proxy: Proxy, proxied: ObjectStore) -> None:
+    proxy.rule = lambda _: EXPIRED
+    with pytest.raises(AccessDeniedError, match="ExpiredToken"):
+        proxied.read("one")
+
+
+def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "find_spec", lambda _: None)
+    with pytest.raises(RefusedError, match=r"airflow-provider-cdc\[stores\]"):
+        open_files(Store("s3://bucket/log"))
 
 
 def test_a_store_that_does_not_answer_is_an_outage() -> None:
