@@ -3,6 +3,7 @@
 - `mysql_server`, `mysql_sink`, `mariadb_server`: one each per session.
 - `mysql_database`, `sink_database`, `mariadb_database`: a fresh database on it, dropped afterwards.
 - `fresh_database(server)`: the same for a server of the test's own.
+- `s3_server`: a server that speaks S3, one per session, from a package.
 - `spark`: a Spark on two cores in this process, one per session. A process has one only, so a test
   that stops it stops it for all.
 
@@ -30,6 +31,7 @@ from tests.servers.compiled_statements import share_compiled_statements
 from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN, GivenServer, SqlServer
 from tests.servers.java import prepare_spark_environment
 from tests.servers.postgres import POSTGRES_DSN, PostgresServer, SqlDatabase
+from tests.servers.s3 import S3Server, running_s3
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 
 if TYPE_CHECKING:
@@ -254,6 +256,13 @@ def sink_database(mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], s
 def mariadb_database(mariadb_server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
     """A fresh database on `mariadb_server`."""
     return fresh_database(mariadb_server)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A server that speaks S3, on loopback; a test makes a bucket of its own."""
+    with running_s3() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

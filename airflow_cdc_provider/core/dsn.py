@@ -16,6 +16,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*")
 _PARTS = re.compile(r"([^/?#]*)(?:/([^?#]*))?(?:\?([^#]*))?")
 _PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*))(?::([0-9]{1,5}))?")
+TOKEN_OPTION = "aws_session_token"  # noqa: S105 - the name of an option
+"""An option whose value is as secret as a password."""
 _ENCODE = "write /, ?, #, @ and % of user and password URL-encoded, such as %2F for / and %40 for @"
 
 
@@ -93,7 +95,7 @@ def passwords_in(text: str) -> frozenset[str]:
     if text.startswith("sqlite:"):
         return frozenset()  # a path, in which an @ is a letter
     try:
-        password = parse_dsn(text).password
+        dsn = parse_dsn(text)
     except DsnError:
         # all that stands between the first colon and the last @, and each piece that an error
         # of someone else's might show
@@ -102,4 +104,5 @@ def passwords_in(text: str) -> frozenset[str]:
         pieces = re.split(r"[/?#@:\[\]]", password)
         return frozenset(piece for piece in (password, *pieces) if len(piece) > 2)
     written = text.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    return frozenset(found for found in (password, written) if found)
+    found = (dsn.password, written, dsn.options.get(TOKEN_OPTION, ""))
+    return frozenset(each for each in found if each)

@@ -7,13 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
-from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
+from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
 from airflow_cdc_provider.core.kinds import kinds
+from airflow_cdc_provider.core.store_access import (
+    AS_THE_ENVIRONMENT_SAYS,
+    StoreAccess,
+)
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 """What an option's name looks like; anything else may be part of a password and is not shown."""
+STORE_SCHEMES = ("s3", "gs", "az")
+"""Of the URIs of stores that are no file systems: Amazon's S3, Google's and Azure's."""
 _KNOWN = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "ssl_verify_identity", "unix_socket"}
 
 
@@ -78,13 +84,14 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A place of files by its URI: a folder of a file system, or what a later release has.
+    """A place of files by its URI: a folder of a file system, or a bucket with a prefix.
 
-    How to get in is no part of it: a URI is shown.
+    How to get in is no part of the URI: a URI is shown.
     """
 
     uri: str
     """Without a slash at its end and without options: `file:///data/changes`."""
+    access: StoreAccess = field(default=AS_THE_ENVIRONMENT_SAYS, repr=False)
 
     @classmethod
     def of_folder(cls, path: str) -> Store:
@@ -97,13 +104,18 @@ class Store:
         return self.uri.partition("://")[0].lower()
 
     @property
+    def bucket(self) -> str:
+        """Return the bucket or container; empty for a folder of a file system."""
+        return self.uri.partition("://")[2].partition("/")[0]
+
+    @property
     def path(self) -> str:
         """Return the path of the place: of `file:`, the folder's absolute path."""
         return unquote(f"/{self.uri.partition('://')[2].partition('/')[2]}")
 
     def below(self, name: str) -> Store:
         """Return a place below this one; `name` is a path with `/`."""
-        return Store(f"{self.uri}/{quote(name, safe='/')}")
+        return Store(f"{self.uri}/{quote(name, safe='/')}", self.access)
 
     def __str__(self) -> str:
         return self.path if self.scheme == "file" else self.uri
@@ -111,10 +123,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of a file system as a sink; its path is the same on every machine of the job."""
+    """A folder of files as a sink; its path is the same on every machine of the job."""
 
     path: str
-    """Absolute."""
+    """Absolute; or the URI of a store, with a prefix: `s3://bucket/changes`."""
     form: str
     """How its files are written, `json` or `parquet`; or whose tables they are, as `iceberg`."""
     with_queries: bool = False
@@ -123,6 +135,8 @@ class Folder:
     """Parquet files have Debezium's numbers and texts, not types of their own."""
     commit_seconds: int = 0
     """Of tables that follow the files: the seconds from one commit to the next."""
+    access: StoreAccess = field(default=AS_THE_ENVIRONMENT_SAYS, repr=False)
+    """How to get into the store."""
 
     @property
     def identity(self) -> str:
@@ -132,15 +146,26 @@ class Folder:
     @property
     def store(self) -> Store:
         """Return the folder as a place of files, whatever their format."""
+        if not self.path.startswith("/"):
+            return Store(self.path, self.access)
         return Store.of_folder(self.path)
 
     @property
     def address(self) -> str:
-        """Return the folder as a URL with all its options; `parse_sink` reads that back."""
+        """Return the folder as a URL with all its options; `parse_sink` reads that back.
+
+        With the key of its store, if it has one: then it is as secret as that.
+        """
         queries = "&with_queries=1" if self.with_queries else ""
         types = "&debezium_types=1" if self.debezium_types else ""
         pace = f"&commit_seconds={self.commit_seconds}" if self.commit_seconds else ""
-        return f"{self.identity}{queries}{types}{pace}"
+        if self.access == AS_THE_ENVIRONMENT_SAYS:
+            return f"{self.identity}{queries}{types}{pace}"
+        store, access = self.store, self.access
+        account = (access.key_id, access.secret)
+        prefix = store.path.lstrip("/")
+        place = Dsn(store.scheme, store.bucket, None, *account, prefix, access.options).text()
+        return f"{place}{'&' if '?' in place else '?'}form={self.form}{queries}{types}{pace}"
 
     def __str__(self) -> str:
         return self.path
@@ -155,18 +180,23 @@ def parse_sink(dsn: str) -> SinkPlace:
 
     A folder's URL that names no file format (`form`) is that of a store of files.
     """
-    if not dsn.startswith("file:"):
+    scheme = dsn.partition("://")[0]
+    if scheme not in ("file", *STORE_SCHEMES):
         return Endpoint.parse(dsn)
     try:
         parts = parse_dsn(dsn)
     except DsnError as error:
         raise ValueError(f"a folder looks like file:///path; of this {error}") from None
+    path, access = f"/{parts.path}", AS_THE_ENVIRONMENT_SAYS
+    if scheme != "file":
+        path, access = f"{scheme}://{parts.host}{path.rstrip('/')}", StoreAccess.of(parts)
     if "form" not in parts.options:
-        return Store.of_folder(f"/{parts.path}")
+        return Store.of_folder(path) if scheme == "file" else Store(path, access)
     with_queries = _flag(parts.options, "with_queries", default=False)
     debezium_types = _flag(parts.options, "debezium_types", default=False)
     pace = int(parts.options.get("commit_seconds", 0))
-    return Folder(f"/{parts.path}", parts.options["form"], with_queries, debezium_types, pace)
+    options = (parts.options["form"], with_queries, debezium_types, pace)
+    return Folder(path, *options, access)
 
 
 def _looks_like() -> str:

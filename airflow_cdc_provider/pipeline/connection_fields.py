@@ -18,12 +18,14 @@ from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.core.store_access import ACCESS_OPTIONS, StoreAccess
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.kinds import FIRST, SystemKind, conn_types, extra_reader
 
 STATE_TYPE = "cdc_state"
 """Its field `kind` says which database it is; the others are of the same names on all."""
 _POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
+_AWS = "aws"
 _SQLITE = "sqlite"
 _STATE = "state"
 _STATE_KINDS = frozenset({"mysql", "mariadb", _SQLITE}) | _POSTGRES_TYPES
@@ -110,6 +112,33 @@ class ConnectionFields:
             remedy=f"wanted is one of {wanted} or {_SQLITE}; "
             "where Airflow makes such a type generic, add the connection as a URI",
         )
+
+    def store_access(self) -> StoreAccess:
+        """Return the key of a store, of a connection of type `aws`; refuse any other."""
+        if self.kind != _AWS:
+            raise RefusedError(
+                f"connection {self.conn_id!r} is of type {self.kind!r}",
+                where=f"connection {self.conn_id}",
+                risk=NOTHING_STARTED,
+                remedy="make it one of type aws, with the key's id as login and its secret as "
+                "password",
+            )
+        given = {name: str(value) for name, value in self.extra.items() if value not in (None, "")}
+        unknown = sorted(given.keys() - set(ACCESS_OPTIONS))
+        unknown += ["host"] if self.host else []
+        unknown += ["schema"] if self.schema else []
+        if unknown:
+            raise self._refused(
+                f"{', '.join(unknown)} is not known of a store",
+                f"known are login, password and the extras {', '.join(ACCESS_OPTIONS)}; leave "
+                "the rest out, or let the environment say how to get in",
+            )
+        try:
+            return StoreAccess.of(Dsn("aws", "", None, self.login, self.password, "", given))
+        except ValueError as error:
+            raise self._refused(
+                str(error), "give the id of a key and its secret, or none"
+            ) from None
 
     def _of_system(self, kind: SystemKind) -> str:
         """Return the connection as a DSN of a server of that system."""

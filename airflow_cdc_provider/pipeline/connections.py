@@ -8,11 +8,11 @@ looks where Airflow would: `AIRFLOW_CONN_<ID>`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
+from airflow_cdc_provider.core.endpoint import Endpoint, Folder, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.jobspec import (
     REPLICA_DSN_ENV,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _NO_TEXT = "\ufffd\x00"
 """What stands for bytes that are none of UTF-8, and what no environment variable can hold."""
+_EXAMPLE_SERVER = "mysql://user:password@host:3306/"
+_EXAMPLE_ACCESS = "aws://key:secret@/?region_name=eu-central-1"
 DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
 MasterOf = Callable[[str], str | None]
@@ -111,7 +113,7 @@ def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool =
     named |= zip(replicas, model.snapshot.throttle.replicas, strict=True)
     dsns = _dsns(loaded, named, dsn_of)
     source = dsns["source",]
-    sink = model.sink.address or dsns["sink",]
+    sink = _address_of_sink(loaded, dsn_of) or dsns["sink",]
     state = dsns.get(("state",), f"sqlite:///{default_state}")
     return Servers(
         source=_endpoint(loaded, ("source",), source),
@@ -233,13 +235,15 @@ def _wrong_salt(reference: SaltReference, text: str) -> tuple[str, str] | None:
     return None
 
 
-def _missing(path: Path, reference: Reference) -> tuple[Path, str, str]:
+def _missing(
+    path: Path, reference: Reference, *, example: str = _EXAMPLE_SERVER
+) -> tuple[Path, str, str]:
     """Return the path, problem and fix for a reference that names nothing."""
     if reference.dsn_env is not None:
         return (
             (*path, "dsn_env"),
             f"the environment variable {reference.dsn_env} is not set",
-            f"export {reference.dsn_env}='mysql://user:password@host:3306/'",
+            f"export {reference.dsn_env}='{example}'",
         )
     return (
         (*path, "conn_id"),
@@ -252,6 +256,27 @@ def _missing(path: Path, reference: Reference) -> tuple[Path, str, str]:
 def _sink_place(loaded: LoadedPipeline, dsn: str) -> SinkPlace:
     """Parse the sink's DSN, or the URL of the place that the file names."""
     return parse_sink(dsn) if loaded.model.sink.address else _endpoint(loaded, ("sink",), dsn)
+
+
+def _address_of_sink(loaded: LoadedPipeline, dsn_of: DsnOf) -> str:
+    """Return the URL of the place that the file names, with the key of a store; empty for none."""
+    sink = loaded.model.sink
+    if sink.access is None:
+        return sink.address
+    fields = _store_fields(sink.access, dsn_of)
+    if fields is None:
+        raise loaded.refusal(_missing(("sink",), sink.access, example=_EXAMPLE_ACCESS))
+    place = parse_sink(sink.address)
+    return replace(place, access=fields.store_access()).address if isinstance(place, Folder) else ""
+
+
+def _store_fields(reference: Reference, dsn_of: DsnOf) -> ConnectionFields | None:
+    """Return the connection that says how to get into a store, None if there is none."""
+    if reference.dsn_env is None:
+        conn_id = reference.conn_id or ""
+        return dsn_of.fields(conn_id) if isinstance(dsn_of, Connections) else None
+    stored = dsn_of(reference)
+    return ConnectionFields.read(reference.dsn_env, stored) if stored else None
 
 
 def _endpoint(loaded: LoadedPipeline, path: Path, dsn: str) -> Endpoint:

@@ -60,7 +60,7 @@ class ChangeLogSource(DataSource):
         if found is None:
             raise RefusedError(
                 f"nothing was written of {options.table} yet, so its columns are not known",
-                where=str(options.path),
+                where=str(options.place),
                 risk=NOTHING_STARTED,
                 remedy="wait for its first row, or give the columns by .schema(...)",
             )
@@ -107,7 +107,7 @@ class ChangesReader(DataSourceReader):
 
 def opened(options: ReadOptions) -> TableCommits:
     """Return the commits of the table, as they are now."""
-    commits = TableCommits(options.path, options.table)
+    commits = TableCommits(options.files, options.table)
     commits.read_on()
     return commits
 

@@ -69,3 +69,54 @@ class ObjectStoreBehaviours:
         for use in (store.read, store.delete, lambda name: store.put_if_absent(name, b"")):
             with pytest.raises(ValueError, match="no name in a store"):
                 use(name)
+
+    def test_a_file_in_pieces_has_its_name_when_it_is_sealed(self, store: ObjectStore) -> None:
+        file = store.create("log/one.json")
+        for _ in range(3):
+            with file.explained():
+                file.stream.write(b"piece")
+        assert (store.read("log/one.json"), list(store.list("log/"))) == (None, [])
+        assert file.seal() == 15
+        assert store.read("log/one.json") == b"piece" * 3
+        assert list(store.list("log/")) == ["log/one.json"]
+        assert list(store.unfinished("log/")) == []
+
+    def test_a_large_file_in_pieces_is_whole(self, store: ObjectStore) -> None:
+        piece = bytes(range(256)) * 4096 * 7
+        file = store.create("log/large")
+        for _ in range(3):
+            with file.explained():
+                file.stream.write(piece)
+        assert file.seal() == 3 * len(piece)
+        assert store.read("log/large") == piece * 3
+
+    def test_a_file_that_is_discarded_leaves_nothing(self, store: ObjectStore) -> None:
+        file = store.create("log/one.json")
+        with file.explained():
+            file.stream.write(b"half")
+        file.discard()
+        assert (store.read("log/one.json"), list(store.unfinished("log/"))) == (None, [])
+        again = store.create("log/one.json")
+        again.seal()
+        assert store.read("log/one.json") == b""
+
+    def test_a_folder_of_a_store_is_a_store(self, store: ObjectStore) -> None:
+        below = store.below("log").below("deep")
+        assert below.put_if_absent("one", b"x")
+        assert store.read("log/deep/one") == b"x"
+        assert (list(below.list("")), str(below)) == (["one"], f"{store}/log/deep")
+
+    def test_a_folder_that_holds_a_file_is_told_from_one_that_holds_none(
+        self, store: ObjectStore
+    ) -> None:
+        assert not store.holds_any("log")
+        store.put_if_absent("log/deep/one", b"x")
+        assert store.holds_any("log")
+        assert not store.holds_any("lo")
+        store.delete("log/deep/one")
+        assert not store.holds_any("log/deep")
+
+    def test_a_trial_finds_nothing_missing_and_leaves_nothing(self, store: ObjectStore) -> None:
+        assert store.why_unfit("_manifest") is None
+        assert not store.holds_any("_manifest")
+        assert list(store.list("")) == []

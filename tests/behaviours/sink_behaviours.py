@@ -13,6 +13,9 @@ from tests.behaviours.sink_world import SinkWorld
 class SplitSinkBehaviours:
     """Law 4: a split is published whole or not at all. Law 8: one owner."""
 
+    neighbours = 40
+    """The splits that are published side by side."""
+
     def test_a_published_split_is_there_with_its_report(self, world: SinkWorld) -> None:
         split = world.split()
         report = world.publish(world.splits(), split, (1, "a"), (2, None))
@@ -37,24 +40,25 @@ class SplitSinkBehaviours:
         assert world.held() == [(1, "a"), (3, "c")]
 
     def test_neighbouring_splits_are_published_side_by_side(self, world: SinkWorld) -> None:
+        count = self.neighbours
         sinks = [world.splits() for _ in range(4)]
 
         def publish(number: int) -> None:
             split = world.split(
-                number, number * 10 or None, (number + 1) * 10 if number < 39 else None
+                number, number * 10 or None, (number + 1) * 10 if number < count - 1 else None
             )
             rows = [(i, f"in {number}") for i in range(number * 10, number * 10 + 10)]
             for high in (100, 200):
                 world.publish(sinks[number % 4], split, *rows, high=high)
 
         def publish_all(first: int) -> None:
-            for number in range(first, 40, 4):
+            for number in range(first, count, 4):
                 publish(number)
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(publish_all, range(4)))
-        assert world.held() == [(i, f"in {i // 10}") for i in range(400)]
-        assert len(world.ledger.reports()) == 40
+        assert world.held() == [(i, f"in {i // 10}") for i in range(10 * count)]
+        assert len(world.ledger.reports()) == count
 
     def test_an_old_generation_is_refused(self, world: SinkWorld) -> None:
         old = world.splits(1)

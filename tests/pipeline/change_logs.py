@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.files.opening import open_files
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
-from tests.systems.changelog.world import events_in
+from tests.servers.s3 import S3Server
+from tests.systems.changelog.world import events_at
 
 Row = dict[str, Any]
 
@@ -36,18 +40,28 @@ class Logged:
     """The source of a shop, and the change log that it is copied to."""
 
     shop: Shop
-    folder: Path
+    place: Folder
 
     @classmethod
     def of(cls, shop: Shop, *, form: str = "json") -> Logged:
         """Turn a shop's file into one whose sink is a change log."""
-        folder = shop.path.parent / "changes"
+        return cls._made(shop, Folder(str(shop.path.parent / "changes"), form))
+
+    @classmethod
+    def in_bucket(cls, shop: Shop, server: S3Server, *, form: str = "json") -> Logged:
+        """Turn a shop's file into one whose sink is a change log in a bucket."""
+        shop.environment["CHANGES_S3"] = server.conn_uri
+        place = server.folder(server.fresh_bucket(), "logs/shop", form)
+        return cls._made(shop, place, "  dsn_env: CHANGES_S3\n")
+
+    @classmethod
+    def _made(cls, shop: Shop, place: Folder, more: str = "") -> Logged:
         to_server = f'  dsn_env: DR_DSN\n  route: {{"{shop.database}.*": "{shop.target}.*"}}\n'
-        to_files = f"  type: changelog\n  path: {folder}\n  format: {form}\n"
+        to_files = f"  type: changelog\n  path: {place.path}\n  format: {place.form}\n{more}"
         text = shop.path.read_text()
         assert to_server in text
         shop.path.write_text(text.replace(to_server, to_files))
-        return cls(shop, folder)
+        return cls(shop, place)
 
     def catch_up(self) -> Any:
         """Run the pipeline up to the end of the source's log."""
@@ -55,7 +69,8 @@ class Logged:
 
     def events(self, table: str) -> list[Row]:
         """Return what the log holds of a table, in order."""
-        return events_in(self.folder, f"{self.shop.database}.{table}")
+        folder = table_folder(TableId(self.shop.database, table))
+        return events_at(open_files(self.place.store), folder)
 
     def operations(self, table: str) -> str:
         """Return the operations of a table's events, in order."""

@@ -59,6 +59,7 @@ def test_a_key_of_another_type_that_says_nothing_is_as_if_it_were_not_there() ->
 
 
 _LOG = "type: changelog\n  path: /data/changes"
+_BUCKET = "type: changelog\n  path: s3://bucket/changes"
 _BEGINS = "stream: {start: latest"
 _ENDS = "stream: {mode: snapshot_only}"
 _TYPED = 'tables:\n  "shop.a": {columns: {type: '
@@ -127,7 +128,7 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nstream:\n  writers: 4", 8, "apply: merged"),
     ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
     ("DR_DSN", "DR_DSN\n  type: changelog", 5, "'path' is missing"),
-    ("DR_DSN", "DR_DSN\n  type: changelog", 6, "a sink of type changelog has no dsn_env"),
+    ("dsn_env: DR_DSN", "type: iceberg\n  conn_id: x\n  path: /a", 7, "iceberg has no conn_id"),
     ("DR_DSN", "DR_DSN\n  path: /data", 7, "a sink of type mysql has no path"),
     ("DR_DSN", "DR_DSN\n  format: json", 7, "write type: changelog, or remove it"),
     ("DR_DSN", "DR_DSN\n  include_query: true", 7, "of type mysql has no include_query"),
@@ -147,7 +148,12 @@ WRONG = [
     ("dsn_env: DR_DSN", f"{_LOG}\n  types: native", 5, "only files in Parquet have types"),
     ("dsn_env: DR_DSN", f"{_LOG}\n  existing_rows: replace", 8, "replaces no rows"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: data", 7, "no absolute path"),
-    ("dsn_env: DR_DSN", "type: changelog\n  path: s3://b/data", 7, "only a file system"),
+    ("dsn_env: DR_DSN", "type: iceberg\n  path: s3://b/data", 7, "a lake are in folders"),
+    ("dsn_env: DR_DSN", "type: changelog\n  path: s3a://b/data", 7, "begins with s3a://"),
+    ("dsn_env: DR_DSN", "type: changelog\n  path: s3://k:planted@b/d", 7, "no URI of a bucket"),
+    ("dsn_env: DR_DSN", "type: changelog\n  path: s3://b/../data", 7, "no URI of a bucket"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n  dsn_env: PLANTED", 5, "dsn_env are of a log in S3"),
+    ("dsn_env: DR_DSN", f"{_BUCKET}\n  dsn_env: A\n  conn_id: b", 5, "both are there"),
     ("dsn_env: DR_DSN", f"{_LOG}\nsnapshot: {{backfill: false}}", 8, "would hold them twice"),
     ("dsn_env: DR_DSN", f"{_LOG}\nstream: {{apply: merged}}", 8, "holds every change"),
     ("dsn_env: DR_DSN", f"{_LOG}\n{_BACKFILL}{{column: at}}", 8, "takes no rows again"),

@@ -50,6 +50,7 @@ def fits_the_schema(sink: dict[str, object]) -> bool:
         {"dsn_env": "DR_DSN"},
         {"type": "mysql", "conn_id": "dr", "existing_rows": "replace"},
         {"type": "changelog", "path": "/data", "format": "parquet", "types": "debezium"},
+        {"type": "changelog", "path": "s3://bucket/log", "conn_id": "changes_s3"},
     ],
 )
 def test_the_schema_takes_the_keys_of_a_type(sink: dict[str, object]) -> None:
@@ -62,7 +63,7 @@ def test_the_schema_takes_the_keys_of_a_type(sink: dict[str, object]) -> None:
         {"dsn_env": "DR_DSN", "path": "/data"},
         {"type": "mysql", "conn_id": "dr", "format": "json"},
         {"type": "changelog"},
-        {"type": "changelog", "path": "/data", "dsn_env": "DR_DSN"},
+        {"type": "iceberg", "path": "/data", "dsn_env": "DR_DSN"},
         {"type": "oracle", "dsn_env": "DR_DSN"},
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Endpoint, Folder, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError
 from airflow_cdc_provider.core.jobspec import JobSpec
+from airflow_cdc_provider.core.store_access import StoreAccess
 from airflow_cdc_provider.engine.job import JobServers
 from airflow_cdc_provider.pipeline.connections import (
     EnvironmentDsns,
@@ -275,3 +276,71 @@ def test_a_state_beside_the_file_of_before_goes_before_one_in_airflow_s_home(
         place.mkdir(parents=True, exist_ok=True)
         (place / "shop.state.db").touch()
     assert default_state(tmp_path, in_airflow=True) == tmp_path / "shop.state.db"
+
+
+KEY = "planted/secret+1"
+
+
+def logged(path: Path, more: str = "  dsn_env: CHANGES_S3\n") -> LoadedPipeline:
+    to_s3 = f"  type: changelog\n  path: s3://bucket/logs/shop\n{more}"
+    return parse_pipeline(SMALL.replace("  dsn_env: DR_DSN\n", to_s3), path / "shop.yaml")
+
+
+@pytest.mark.parametrize(
+    ("reference", "stored"),
+    [
+        ("dsn_env: CHANGES_S3", "aws://id:planted%2Fsecret%2B1@/?region_name=eu-west-1&{}"),
+        (
+            "conn_id: changes_s3",
+            '{{"conn_type": "aws", "login": "id", "password": "planted/secret+1", '
+            '"extra": {{"region_name": "eu-west-1", "endpoint_url": "https://s3.example:9000", '
+            '"aws_session_token": "planted-token="}}}}',
+        ),
+    ],
+)
+def test_the_key_of_a_store_goes_to_the_job_and_is_hidden(
+    tmp_path: Path, reference: str, stored: str
+) -> None:
+    more = "endpoint_url=https%3A//s3.example%3A9000&aws_session_token=planted-token%3D"
+    name = "CHANGES_S3" if reference.startswith("dsn_env") else "AIRFLOW_CONN_CHANGES_S3"
+    environment = {"SHOP_DSN": DSN, name: stored.format(more)}
+    loaded = logged(tmp_path, f"  {reference}\n")
+    servers = resolve_servers(loaded, EnvironmentDsns(environment))
+    access = StoreAccess("id", KEY, "planted-token=", "eu-west-1", "https://s3.example:9000")
+    assert servers.sink == Folder("s3://bucket/logs/shop", "json", access=access)
+    assert servers.sink.identity == "s3://bucket/logs/shop?form=json"
+    spec = snapshot_spec(loaded.model, 1)
+    of_job = JobServers.from_environment(spec, servers.environment())
+    assert of_job.sink == servers.sink
+    assert "planted" not in f"{servers!r}{of_job!r}{spec.to_json()}{servers.sink}"
+    assert of_job.secrets.scrub(f"{KEY} planted-token=") == "*** ***"
+    assert servers.secrets.scrub(servers.sink_dsn).count("planted") == 0
+
+
+def test_without_a_reference_the_environment_says_how_to_get_into_a_store(tmp_path: Path) -> None:
+    servers = resolve_servers(logged(tmp_path, ""), EnvironmentDsns({"SHOP_DSN": DSN}))
+    assert servers.sink == Folder("s3://bucket/logs/shop", "json")
+    assert servers.sink_dsn == "s3://bucket/logs/shop?form=json"
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        ("", "CHANGES_S3 is not set"),
+        ("mysql://id:planted@host/", "is of type 'mysql'"),
+        ("aws://id@/", "a key id and no secret"),
+        ("aws://id:planted@/?role_arn=planted", "role_arn is not known of a store"),
+        ("aws://id:planted@host/?region_name=x", "host is not known of a store"),
+        ("aws://id:planted@/?endpoint_url=planted", "the endpoint is no URL"),
+        ("aws://id:planted@/?endpoint_url=https%3A//u%3Aplanted%40h", "has an account in it"),
+        ("aws://:@/?aws_session_token=planted", "no key that it is of"),
+        ("planted", "neither JSON nor a URI|does not begin with a scheme"),
+    ],
+)
+def test_a_key_of_a_store_that_is_none_is_refused_without_repeating_it(
+    tmp_path: Path, stored: str, why: str
+) -> None:
+    dsns = EnvironmentDsns({"SHOP_DSN": DSN, "CHANGES_S3": stored})
+    with pytest.raises(RefusedError, match=why) as refused:
+        resolve_servers(logged(tmp_path), dsns)
+    assert "planted" not in str(refused.value)

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from airflow_cdc_provider.spark.reading import register
 from tests.behaviours.sink_world import delete, insert, update
 from tests.servers.given import SqlServer
-from tests.systems.changelog.reads.made_logs import ORDERS, MadeLog, commits_of, exact_rows
+from tests.servers.s3 import S3Server
+from tests.systems.changelog.reads.made_logs import ORDERS, MadeLog, commits_of, exact_rows, way_in
 from tests.systems.changelog.reads.typed_logs import TypedLog, as_spark_has_it
 from tests.systems.mysql.wire.selected_rows import differences, fill_every_type
 
@@ -62,7 +63,7 @@ def load(spark: SparkSession) -> Load:
     """Read a table of a log with options."""
     register(spark)
 
-    def loaded(root: Path, table: str = ORDERS, **options: Any) -> DataFrame:
+    def loaded(root: Path | str, table: str = ORDERS, **options: Any) -> DataFrame:
         return spark.read.format("cdc").options(table=table, **options).load(str(root))
 
     return loaded
@@ -147,7 +148,7 @@ class Stream:
 
     def start(self, *, available_now: bool = True, **options: Any) -> StreamingQuery:
         reader = self._spark.readStream.format("cdc").options(table=ORDERS, **options)
-        changes = reader.load(str(self._log.root))
+        changes = reader.load(self._log.place.path)
         writer = changes.writeStream.option("checkpointLocation", str(self._checkpoint))
         if available_now:
             writer = writer.trigger(availableNow=True)
@@ -201,3 +202,18 @@ def test_a_stream_that_runs_on_sees_commits_as_they_come(log: MadeLog, stream: S
     assert rows[0][2:] == ("insert", 3, "c")  # the second transaction of its commit
     assert progress is not None
     assert '"files": 4' in progress.sources[0].latestOffset
+
+
+def test_a_log_in_a_bucket_is_read_once_and_as_a_stream(
+    s3_server: S3Server, spark: SparkSession, load: Load, tmp_path: Path
+) -> None:
+    bucket = s3_server.folder(s3_server.fresh_bucket(), form="parquet")
+    log, options = MadeLog(root=tmp_path / "log", bucket=bucket), way_in(s3_server)
+    log.begin((1, "a"))
+    log.commit([update((1, "a"), (1, "A"))])
+    rows = load(bucket.path, **options).collect()
+    assert [row.name for row in rows] == ["a", "a", "A"]
+    stream = Stream(spark, log, tmp_path / "checkpoint")
+    assert [len(each) for each in stream.run(**options)] == [3]
+    log.commit([insert(2, "b")])
+    assert [each[-1][-1] for each in stream.run(**options)] == ["b"]

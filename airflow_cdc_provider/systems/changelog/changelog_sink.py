@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import airflow_cdc_provider
@@ -32,6 +31,8 @@ from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
 from airflow_cdc_provider.systems.file_log.state import NATIVE
 from airflow_cdc_provider.systems.file_log.targets import LogTables, LogTargets
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.kinds import FIRST
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ class ChangelogSink:
         return LogChangeSink(self._files, self.owner, captured, alone=table)
 
     @property
-    def _root(self) -> Path:
-        """Return the folder's path."""
-        return Path(self.folder.path)
+    def _root(self) -> ObjectStore:
+        """Return the store of the files."""
+        return open_files(self.folder.store)
 
     @property
     def _files(self) -> LogFiles:

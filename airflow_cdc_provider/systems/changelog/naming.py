@@ -8,14 +8,16 @@ from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 
 
-def namespace(place: Folder) -> str:  # noqa: ARG001 - as every system is asked
-    """Return `file`, OpenLineage's namespace for files without a server."""
-    return "file"
+def namespace(place: Folder) -> str:
+    """Return `file`, OpenLineage's namespace for files without a server; of a store its bucket."""
+    store = place.store
+    return f"{store.scheme}://{store.bucket}" if store.bucket else "file"
 
 
 def dataset(place: Folder, table: TableId) -> str:
     """Return the path of a table's folder of changes."""
-    return f"{place.path.rstrip('/')}/{table_folder(table)}"
+    folder = place.store.path.lstrip("/") if place.store.bucket else place.path.rstrip("/")
+    return f"{folder}/{table_folder(table)}".removeprefix("" if folder else "/")
 
 
 def type_text(column_type: ColumnType) -> str:  # noqa: ARG001 - as every system is asked

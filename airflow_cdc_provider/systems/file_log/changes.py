@@ -22,7 +22,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, field
-from pathlib import Path
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import position_to_json
@@ -57,6 +56,7 @@ from airflow_cdc_provider.systems.file_log.row_form import LogFiles, RowForm, Tr
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.transactions import Transactions
 from airflow_cdc_provider.systems.file_log.turns import turn_at
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 
 
 @dataclass(slots=True)
@@ -88,11 +88,11 @@ class _Pending:
             self.sealed[folder] = [file.seal()]
         self.files = {}
 
-    def delete_sealed(self, root: Path) -> None:
+    def delete_sealed(self, store: ObjectStore) -> None:
         """Delete sealed files that no manifest names, now or later."""
         for files in self.sealed.values():
             for file in files:
-                (root / file.path).unlink(missing_ok=True)
+                store.delete(file.path)
 
     def discard(self) -> None:
         """Delete unfinished files; the next owner deletes sealed ones that may not count."""
@@ -114,8 +114,8 @@ class LogChangeSink:
         """`alone`: the changes are those of one table that is isolated from the stream."""
         self._alone = alone
         self.quiet: IdleRange | None = None
-        self._files, self._root, self._owner = files, files.root, owner
-        self._manifest = Manifest(files.root, str(owner.pipeline))
+        self._files, self._root, self._owner = files, files.store, owner
+        self._manifest = Manifest(self._root, str(owner.pipeline))
         self._captured = captured
         plans = captured.plans.values()
         self._forms: dict[TableId, RowForm] = {}

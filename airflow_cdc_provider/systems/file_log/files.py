@@ -1,23 +1,21 @@
-"""Files are written under a hidden name, flushed to the disk, and sealed by a rename.
+"""The files of a log, JSON or Parquet, written piece by piece into its store.
 
 A sealed file never changes. It does not count before a manifest names it.
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.systems.file_log.json_text import json_lines
 from airflow_cdc_provider.systems.file_log.tree import Members, arrow_array
-from airflow_cdc_provider.systems.files.file_store import explained, flush_folder
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 
 
 class Format(StrEnum):
@@ -43,26 +41,22 @@ class SealedFile:
 
 
 class OpenFile:
-    """A file of the change log while it is written, under a hidden name."""
+    """A file of the change log while it is written: its name is not there yet."""
 
-    def __init__(self, root: Path, path: str, form: Format) -> None:
-        self._path, self._target = path, root / path
-        self._hidden = self._target.with_name(f".{self._target.name}.unfinished")
-        self._form = form
+    def __init__(self, store: ObjectStore, path: str, form: Format) -> None:
+        self._path, self._form = path, form
         self._rows = 0
         self._parquet: pq.ParquetWriter | None = None
         self._held: list[pa.Table] = []
         self._held_bytes = 0
-        with explained(self._target):
-            self._target.parent.mkdir(parents=True, exist_ok=True)
-            self._file: BinaryIO = self._hidden.open("xb")
+        self._new = store.create(path)
 
     def write(self, envelopes: Members, count: int) -> None:
         """Append envelopes to the file; without any, what columns they have."""
         self._rows += count
-        with explained(self._target):
+        with self._new.explained():
             if self._form is Format.JSON:
-                self._file.write(json_lines(envelopes, count))
+                self._new.stream.write(json_lines(envelopes, count))
             else:
                 self._write_parquet(envelopes, count)
 
@@ -79,30 +73,21 @@ class OpenFile:
         table = pa.concat_tables(self._held)
         self._held, self._held_bytes = [], 0
         if self._parquet is None:
-            self._parquet = pq.ParquetWriter(self._file, table.schema)
+            self._parquet = pq.ParquetWriter(self._new.stream, table.schema)
         self._parquet.write_table(table, row_group_size=max(1, table.num_rows))
 
     def seal(self) -> SealedFile:
-        """Flush the file to the disk and rename it to its final name."""
-        with explained(self._target):
+        """Finish the file, so that it lasts under its name."""
+        with self._new.explained():
             if self._held:
                 self._write_group()
             if self._parquet is not None:
                 self._parquet.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            size = self._file.tell()
-            self._file.close()
-            self._hidden.rename(self._target)
-            flush_folder(self._target.parent)
-        return SealedFile(self._path, self._rows, size)
+        return SealedFile(self._path, self._rows, self._new.seal())
 
     def discard(self) -> None:
-        """Close and delete the unfinished file; a disk that is full hides no error by another."""
-        with suppress(OSError, pa.ArrowException):
+        """Forget the unfinished file; a disk that is full hides no error by another."""
+        with suppress(OSError, pa.ArrowException, CdcError):
             if self._parquet is not None:
                 self._parquet.close()
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._hidden.unlink(missing_ok=True)
+        self._new.discard()

@@ -106,9 +106,9 @@ class LogJoinSink:
         again: RowsAgain | None = None,
     ) -> None:
         """`again`: the tables that are made of the log; None for a log alone."""
-        self._files, self._root, self._owner = files, files.root, owner
+        self._files, self._root, self._owner = files, files.store, owner
         self._again = again
-        self._manifest = Manifest(files.root, str(owner.pipeline))
+        self._manifest = Manifest(self._root, str(owner.pipeline))
         self._plans = {plan.schema.table: plan for plan in plans}
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ class LogJoinSink:
             state = self._manifest.commit(self._owner.generation, judge)
         except _MovedError:
             for file in written.files:  # nothing names them, now or later
-                (self._root / file.path).unlink(missing_ok=True)
+                self._root.delete(file.path)
             raise
         return self._joined_at(state, joining)
 

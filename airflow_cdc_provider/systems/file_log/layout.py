@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from pathlib import Path
 from urllib.parse import quote, unquote
 
 from airflow_cdc_provider.core.errors import RefusedError
@@ -70,7 +69,7 @@ def _suffix(generation: int, ending: str) -> str:
     return f"g{generation:08d}-{secrets.token_hex(4)}.{ending}"
 
 
-def generation_of(file: Path) -> int | None:
+def generation_of(file: str) -> int | None:
     """Return the generation that wrote a file, None for a file of another kind."""
-    found = _GENERATION.search(file.name)
+    found = _GENERATION.search(file)
     return None if found is None else int(found[1])

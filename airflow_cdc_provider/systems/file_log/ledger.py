@@ -10,8 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
-from pathlib import Path
+from fnmatch import fnmatchcase
 
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
@@ -38,6 +37,8 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.stored_records import record_to_json
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import Root
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class LogLedgerStore:
 
     def __init__(
         self,
-        root: Path,
+        root: Root,
         owner: Owner,
         *,
         types: str = "",
@@ -161,17 +162,19 @@ def not_exact(table: str) -> RefusedError:
     )
 
 
-def _sweep(root: Path, state: LogState, patterns: Collection[str]) -> None:
+def _sweep(store: ObjectStore, state: LogState, patterns: Collection[str]) -> None:
     """Delete files of older generations that no manifest names, in folders of claimed tables."""
     generation = state.generation
-    named = {root / file.path for folder in state.folders for file in state.files(folder)}
+    named = {file.path for folder in state.folders for file in state.files(folder)}
     owned = [table_folder(table) for table in state.targets]
     swept = 0
     for folder in [*owned, TRANSACTION] if owned else []:
-        for file in chain.from_iterable(map((root / folder).glob, patterns)):
-            written = generation_of(file)
-            if written is not None and written < generation and file not in named:
-                file.unlink(missing_ok=True)
+        for path in {*store.list(f"{folder}/"), *store.unfinished(f"{folder}/")} - named:
+            name = path.rpartition("/")[2]
+            written = generation_of(name)
+            is_swept = any(fnmatchcase(name, pattern) for pattern in patterns)
+            if is_swept and written is not None and written < generation:
+                store.delete(path)
                 swept += 1
     if swept:
-        log.info("files without a commit deleted: folder=%s files=%d", root, swept)
+        log.info("files without a commit deleted: place=%s files=%d", store, swept)

@@ -25,9 +25,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from itertools import count, tee
 
-from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import CorruptLogError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.engine.ledger.decisions import fenced
@@ -35,7 +34,7 @@ from airflow_cdc_provider.engine.ledger.state import Place
 from airflow_cdc_provider.systems.file_log.layout import CHECKPOINTS, MANIFEST
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
-from airflow_cdc_provider.systems.files.opening import open_files
+from airflow_cdc_provider.systems.files.opening import Root, files_at
 
 CHECKPOINT_EVERY = 200
 _CHECKPOINT_BYTES = 32 * 1024
@@ -49,11 +48,10 @@ _CHECKPOINT = f"{CHECKPOINTS}/checkpoint-"
 class Manifest:
     """The commits of one pipeline's change log, each in a file that only one writer can create."""
 
-    def __init__(self, root: Path, pipeline: str) -> None:
-        self.root = root
+    def __init__(self, root: Root, pipeline: str) -> None:
+        self.root = files_at(root)
         self._pipeline = pipeline
-        self._folder = root / MANIFEST
-        self._files = open_files(Store.of_folder(str(self._folder.absolute())))
+        self._files = self.root.below(MANIFEST)
         self._state = LogState()
         self._is_new = True
         self._counted_from = 0
@@ -82,8 +80,8 @@ class Manifest:
             if self._is_new or self._is_closed(first):
                 self._state, self._is_new = self._begun(), False
                 first = self._state.version + 1
-            while (text := self._files.read(_version(self._state.version + 1))) is not None:
-                self._state.apply(self._parsed(_version(self._state.version + 1), text))
+            for name, text in self._versions(after=self._state.version):
+                self._state.apply(self._parsed(name, text))
                 self._bytes_behind += len(text)
             if first > self._state.version or not self._is_closed(first):
                 return self._state
@@ -94,9 +92,8 @@ class Manifest:
 
         No checkpoint is used, for it does not say which commit a file is of.
         """
-        while (record := self._read(_version(after + 1))) is not None:
-            after += 1
-            yield record
+        for name, text in self._versions(after=after):
+            yield self._parsed(name, text)
 
     def commit(self, generation: int, judge: Callable[[LogState], Record | None]) -> LogState:
         """Commit the record that `judge` makes of the latest state; None commits nothing.
@@ -136,20 +133,25 @@ class Manifest:
 
     # --- files --------------------------------------------------------------------------------
 
-    def _read(self, name: str) -> Record | None:
-        """Read one commit or checkpoint, None if there is no such file."""
-        text = self._files.read(name)
-        return None if text is None else self._parsed(name, text)
+    def _versions(self, *, after: int) -> Iterator[tuple[str, bytes]]:
+        """Yield names and contents of the versions behind one, up to the first that is not there.
+
+        What is there behind a gap is of no account: the next call finds it.
+        """
+        names, again = tee(map(_version, count(after + 1)))
+        for name, text in zip(names, self._files.read_each(again), strict=True):
+            if text is None:
+                return
+            yield name, text
 
     def _parsed(self, name: str, text: bytes) -> Record:
         """Return the JSON of a commit or checkpoint."""
         try:
             record: Record = json.loads(text)
         except ValueError as error:
-            path = self._folder / name
             raise CorruptLogError(
-                f"{path.name} is not JSON",
-                where=str(path),
+                f"{name.rpartition('/')[2]} is not JSON",
+                where=f"{self._files}/{name}",
                 risk="which files count is unknown; nothing was changed",
                 remedy="restore the folder from a copy, or use an empty one",
             ) from error
@@ -179,7 +181,7 @@ class Manifest:
                 return LogState()
         raise CorruptLogError(
             "the log has no checkpoint, and its old commits are gone",
-            where=str(self._folder),
+            where=str(self._files),
             risk="which files count is unknown; nothing was changed",
             remedy="restore the folder from a copy, or use an empty one",
         )

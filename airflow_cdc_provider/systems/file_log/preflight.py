@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
 
-from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.file_log.layout import MANIFEST, table_folder
-from airflow_cdc_provider.systems.files.file_store import link_once, write_whole
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import Root, files_at
 
 
 class LogCode(FindingCode):
@@ -23,6 +21,12 @@ class LogCode(FindingCode):
         "block",
         "of a change log or a lake: its folder cannot be written to, or its file system gives one "
         "name twice",
+    )
+    STORE = (
+        "sink.store",
+        "block",
+        "of a change log in a store: the bucket is not there, a right is missing, the store does "
+        "not answer, or it gives one name twice",
     )
     FOLDER_NAME = (
         "sink.folder_name",
@@ -38,45 +42,30 @@ class LogCode(FindingCode):
 
 
 def folder_look(
-    root: Path, plans: Sequence[TablePlan], *, is_exact: bool = True
+    root: Root, plans: Sequence[TablePlan], *, is_exact: bool = True
 ) -> Iterator[Finding]:
     """Yield the findings about the folder, and about tables that cannot be logged there.
 
     `is_exact`: a change must not be there beside a snapshot's row that has it already.
     """
-    yield from _folder(root)
+    yield from _place(files_at(root))
     for plan in plans:
         yield from _table(plan, is_exact=is_exact)
 
 
-def _folder(root: Path) -> Iterator[Finding]:
-    """Yield a finding if a trial shows that the folder cannot link a name only once."""
-    there = next(each for each in (root / MANIFEST, root, *root.parents) if each.is_dir())
-    tried = [there / f".tried-{secrets.token_hex(8)}" for _ in range(3)]
-    try:
-        for each in tried[:2]:
-            write_whole(each, b"")
-        if not link_once(tried[0], tried[2]) or link_once(tried[1], tried[2]):
-            yield _block(root, "a name was given twice")
-    except (OSError, CdcError) as error:
-        yield _block(root, error.what if isinstance(error, CdcError) else str(error))
-    finally:
-        with suppress(OSError):
-            for each in tried:
-                each.unlink(missing_ok=True)
-
-
-def _block(root: Path, observed: str) -> Finding:
-    """Return the finding for a folder that cannot be used."""
-    return Finding(
-        LogCode.FOLDER,
-        Level.BLOCK,
-        str(root),
-        observed,
-        "a folder that can be written to, on a file system with links",
-        "each commit is a name that only one writer gets",
-        "use a folder on a local file system or on NFS, writable for this account",
-    )
+def _place(store: ObjectStore) -> Iterator[Finding]:
+    """Yield a finding if a trial shows that the place does not do what is asked of a store."""
+    unfit = store.why_unfit(MANIFEST)
+    if unfit is not None:
+        yield Finding(
+            LogCode.STORE if unfit.is_remote else LogCode.FOLDER,
+            Level.BLOCK,
+            str(store),
+            unfit.observed,
+            unfit.wanted,
+            unfit.why,
+            unfit.remedy,
+        )
 
 
 def _table(plan: TablePlan, *, is_exact: bool) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_cdc_provider.core.positions import Fact, LogPosition
@@ -13,6 +12,8 @@ from airflow_cdc_provider.systems.file_log.events import Places, TableEvents
 from airflow_cdc_provider.systems.file_log.files import Format
 from airflow_cdc_provider.systems.file_log.transactions import Transactions
 from airflow_cdc_provider.systems.file_log.tree import Members
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import Root, files_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +71,7 @@ class TruncatedBy:
 class LogFiles:
     """Where a log's files are, and how they are written."""
 
-    root: Path
+    root: Root
     form: Format
     rows_of: Callable[[TablePlan, str], RowForm]
     """By a table's plan and the types that the log was begun with."""
@@ -80,3 +81,8 @@ class LogFiles:
     """A split that is a whole table has a file, also without a row: it tells the columns."""
     counts_events: bool = False
     """The rows have their events' numbers in the log, which goes on in the manifest."""
+
+    @property
+    def store(self) -> ObjectStore:
+        """Return the store of the files."""
+        return files_at(self.root)

@@ -40,8 +40,8 @@ class LogSplitSink:
     """Publishes splits into one pipeline's change log."""
 
     def __init__(self, files: LogFiles, owner: Owner, plans: Sequence[TablePlan]) -> None:
-        self._files, self._root, self._owner = files, files.root, owner
-        self._manifest = Manifest(files.root, str(owner.pipeline))
+        self._files, self._root, self._owner = files, files.store, owner
+        self._manifest = Manifest(self._root, str(owner.pipeline))
         self._plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId, table_option
@@ -24,7 +23,7 @@ from airflow_cdc_provider.systems.file_log.ledger import not_exact
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record, targets_to
 from airflow_cdc_provider.systems.file_log.state import LogState
-from airflow_cdc_provider.systems.files.file_store import explained
+from airflow_cdc_provider.systems.files.opening import Root, files_at
 
 _ALIKE = frozenset({TypeKind.INTEGER, TypeKind.TEXT, TypeKind.DECIMAL, TypeKind.ENUM, TypeKind.SET})
 """Kinds whose values are written alike, however long or wide the type is."""
@@ -33,9 +32,9 @@ _ALIKE = frozenset({TypeKind.INTEGER, TypeKind.TEXT, TypeKind.DECIMAL, TypeKind.
 class LogTargets:
     """The claims of one pipeline on the tables of its change log."""
 
-    def __init__(self, root: Path, owner: Owner) -> None:
+    def __init__(self, root: Root, owner: Owner) -> None:
         self._manifest = Manifest(root, str(owner.pipeline))
-        self._root, self._owner = root, owner
+        self._root, self._owner = files_at(root), owner
 
     def close(self) -> None:
         """Do nothing: a folder needs no connection."""
@@ -134,15 +133,13 @@ class LogTargets:
 
     def _holds_files(self, plan: TablePlan) -> bool:
         """Tell whether a table's folder holds files."""
-        folder = self._root / table_folder(plan.sink_table)
-        with explained(folder):
-            return folder.is_dir() and any(folder.iterdir())
+        return self._root.holds_any(table_folder(plan.sink_table))
 
 
 class LogTables:
     """The table builder of a log of files, which needs none: a folder comes with its first file."""
 
-    def __init__(self, root: Path, owner: Owner, *, is_exact: bool = True) -> None:
+    def __init__(self, root: Root, owner: Owner, *, is_exact: bool = True) -> None:
         self._manifest = Manifest(root, str(owner.pipeline))
         self._is_exact = is_exact
 

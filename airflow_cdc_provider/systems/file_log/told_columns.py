@@ -69,13 +69,13 @@ class ToldColumns:
 
         self._manifest.commit(self._owner.generation, judge)
         if not is_named:
-            (self._files.root / file.path).unlink(missing_ok=True)
+            self._files.store.delete(file.path)
 
     def _write(self, plan: TablePlan, stream: StreamSplit, types: str) -> SealedFile:
         """Write a file that has a table's columns and no row."""
         folder, form = table_folder(plan.sink_table), self._files.form
         path = f"{folder}/{columns_file(self._owner.generation, form.value)}"
-        file, sealed = OpenFile(self._files.root, path, form), None
+        file, sealed = OpenFile(self._files.store, path, form), None
         try:
             columns: pa.Schema = self._captured.columns_of(plan.schema.table)
             rows = self._files.rows_of(plan, types)

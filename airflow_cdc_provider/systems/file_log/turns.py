@@ -8,11 +8,12 @@ again. So threads of one process take turns.
 from __future__ import annotations
 
 import threading
-from pathlib import Path
+
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 
 _TURNS: dict[str, threading.Lock] = {}
 
 
-def turn_at(root: Path) -> threading.Lock:
+def turn_at(store: ObjectStore) -> threading.Lock:
     """Return the lock for whoever writes and commits at a log in this process."""
-    return _TURNS.setdefault(str(root.absolute()), threading.Lock())
+    return _TURNS.setdefault(str(store), threading.Lock())

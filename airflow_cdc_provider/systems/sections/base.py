@@ -154,6 +154,11 @@ class SinkSection(Section):
         return self if isinstance(self, Reference) else None
 
     @property
+    def access(self) -> Reference | None:
+        """Return the reference to the key of the place that the section names; None for none."""
+        return None
+
+    @property
     def address(self) -> str:
         """Return the URL of the place that the section names itself; empty if it is a reference."""
         return ""

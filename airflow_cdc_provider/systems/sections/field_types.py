@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from airflow_cdc_provider.core.endpoint import STORE_SCHEMES
 from airflow_cdc_provider.core.table_patterns import Route, TablePattern
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_KEY_PART = re.compile(r"[A-Za-z0-9_=~-][A-Za-z0-9._=~-]*")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -54,8 +57,9 @@ def _folder_path(value: Any) -> Any:
     path = value.removeprefix("file://")
     if "://" in path:
         raise WrongValueError(
-            "only a file system can create a file if and only if it is absent",
-            "write a folder on a local file system or on NFS, as in /data/changes",
+            "tables of a lake are in folders of a file system in this release",
+            "write a folder on a local file system or on NFS, as in /data/lake; a change log "
+            "(type: changelog) may be in a store",
         )
     if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
         raise WrongValueError(
@@ -64,8 +68,30 @@ def _folder_path(value: Any) -> Any:
     return path.rstrip("/")
 
 
+def _files_path(value: Any) -> Any:
+    """Check the place of files: the absolute path of a folder, or the URI of a store."""
+    if not isinstance(value, str) or "://" not in value or value.startswith("file://"):
+        return _folder_path(value)
+    scheme, _, rest = value.partition("://")
+    bucket, *parts = rest.rstrip("/").split("/")
+    if scheme not in STORE_SCHEMES:
+        raise WrongValueError(
+            f"no store has a URI that begins with {scheme}://",
+            "write a folder, as in /data/changes, or a store, as in s3://bucket/changes",
+        )
+    if not _BUCKET.fullmatch(bucket) or not all(map(_KEY_PART.fullmatch, parts)):
+        # the value is not repeated: someone may have written a key into it
+        raise WrongValueError(
+            "this is no URI of a bucket and a prefix",
+            "write it as s3://bucket/changes, of letters, digits and -._=~ alone; the key comes "
+            "by conn_id, dsn_env or the environment",
+        )
+    return value.rstrip("/")
+
+
 Pattern = Annotated[str, BeforeValidator(_pattern)]
 Routes = Annotated[dict[str, str], BeforeValidator(_route)]
 EnvironmentName = Annotated[str, BeforeValidator(_environment_name)]
 ConnectionId = Annotated[str, BeforeValidator(_connection_id)]
 FolderPath = Annotated[str, BeforeValidator(_folder_path)]
+FilesPath = Annotated[str, BeforeValidator(_files_path)]

@@ -1,6 +1,7 @@
-"""`python -m tests.systems.changelog.killed ROOT STAGE`: a writer that is killed at a stage.
+"""`python -m tests.systems.changelog.killed PLACE STAGE`: a writer that is killed at a stage.
 
-It appends one transaction after the other, and is killed with SIGKILL in the third.
+PLACE is a folder's path, or the URL of a log in a bucket. The writer appends one transaction after
+the other, and is killed with SIGKILL in the third.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from airflow_cdc_provider.core.endpoint import Folder, parse_sink
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.systems.file_log.files import OpenFile
 from airflow_cdc_provider.systems.files import file_store
+from airflow_cdc_provider.systems.files.bucket_store import BucketStore
 from tests.behaviours.sink_world import insert
 from tests.systems.changelog.world import ChangelogWorld
 
@@ -21,8 +24,10 @@ PIPELINE = PipelineName("killed")
 KILLED_IN = 3
 
 
-def main(root: str, stage: str) -> None:
-    world = ChangelogWorld(root=Path(root), pipeline=PIPELINE)
+def main(place: str, stage: str) -> None:
+    found = None if place.startswith("/") else parse_sink(place)
+    bucket = found if isinstance(found, Folder) else None
+    world = ChangelogWorld(root=Path(place), bucket=bucket, pipeline=PIPELINE)
     world.sink.open_targets().claim([world.orders])
     world.stream_from((100, "read"))
     sink = world.changes()
@@ -42,6 +47,7 @@ def _before_the_seal() -> None:
 
 def _between_seal_and_manifest() -> None:
     file_store.link_once = _killed  # type: ignore[assignment]
+    _put_and_die(is_put=False)
 
 
 def _behind_the_manifest() -> None:
@@ -53,6 +59,21 @@ def _behind_the_manifest() -> None:
         return True
 
     file_store.link_once = link_and_die
+    _put_and_die(is_put=True)
+
+
+def _put_and_die(*, is_put: bool) -> None:
+    """Have a bucket's next manifest be put, or not, before the writer is killed."""
+    put = BucketStore._put
+
+    def put_and_die(self: BucketStore, key: str, content: bytes, token: str) -> None:
+        is_manifest = "/manifest-" in key
+        if is_put or not is_manifest:
+            put(self, key, content, token)
+        if is_manifest:
+            _killed()
+
+    BucketStore._put = put_and_die  # type: ignore[method-assign]
 
 
 STAGES = {

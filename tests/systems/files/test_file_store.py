@@ -86,5 +86,5 @@ class TestAFolder(ObjectStoreBehaviours):
 
 
 def test_a_store_of_a_later_release_is_refused() -> None:
-    with pytest.raises(RefusedError, match="'s3' are not in this release"):
-        open_files(Store("s3://bucket/changes"))
+    with pytest.raises(RefusedError, match="'hdfs' are not in this release"):
+        open_files(Store("hdfs://host/changes"))

@@ -8,7 +8,7 @@ and `after` by row numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.systems.changelog.reads.log_places import LogPlace, RowPlaces
 from airflow_cdc_provider.systems.file_log.known_types import known_type
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
@@ -59,7 +60,9 @@ _JOINED_BYTES = 8 * 1024 * 1024
 class FilePart:
     """Some row groups of one file, and which of its rows to read."""
 
-    path: str
+    store: ObjectStore = field(compare=False, repr=False)
+    name: str
+    """Of the file in the store."""
     file_rows: int
     """The rows that the manifest says the whole file has."""
     groups: tuple[int, int] | None
@@ -77,10 +80,15 @@ class FilePart:
     end: LogPlace | None = None
     """Rows from this place on are left out."""
 
+    @property
+    def path(self) -> str:
+        """Return where the file is, for errors."""
+        return f"{self.store}/{self.name}"
 
-def table_columns(path: Path) -> pa.Schema:
+
+def table_columns(store: ObjectStore, name: str) -> pa.Schema:
     """Return the table's own columns in a file of its log, in types that Spark knows."""
-    with open_file(path) as file:
+    with open_file(store, name) as file:
         row = file.schema_arrow.field("after").type
         return pa.schema([(member.name, known_type(member.type)) for member in row])
 
@@ -94,7 +102,7 @@ def read_rows(
     `has_all`: and no others, for nobody has said which of them to leave out.
     """
     own = [field for field in wanted if field.name not in COMMIT_COLUMNS]
-    with open_file(Path(part.path)) as file:
+    with open_file(part.store, part.name) as file:
         _require_fit(file, part, own, has_all=has_all)
         names = [f"{image}.{field.name}" for field in own for image in ("before", "after")]
         places = ["source.file", "source.pos"] if part.begin is not None else []
@@ -129,22 +137,24 @@ def read_parts(
         yield one_batch(pa.Table.from_batches(held))
 
 
-def open_file(path: Path) -> pq.ParquetFile:
+def open_file(store: ObjectStore, name: str) -> pq.ParquetFile:
     """Open a file of the log; an error in words if it is gone."""
     try:
-        return pq.ParquetFile(path)
+        source = store.columns_of(name)
+        # what is near in a store is one request
+        return pq.ParquetFile(source, pre_buffer=not isinstance(source, Path))
     except FileNotFoundError as error:
         raise SnapshotRequiredError(
-            f"{path.name} is gone, though it counted when this read was planned",
-            where=str(path),
+            f"{name.rpartition('/')[2]} is gone, though it counted when this read was planned",
+            where=f"{store}/{name}",
             risk="its rows are missing; nothing else was read in their place",
             remedy="the log was begun anew by `reset`, or files were deleted by hand, or this "
             "machine does not have the folder: read the log again from its start",
         ) from error
     except pa.ArrowInvalid as error:
         raise CorruptLogError(
-            f"{path.name} is no whole Parquet file: {error}",
-            where=str(path),
+            f"{name.rpartition('/')[2]} is no whole Parquet file: {error}",
+            where=f"{store}/{name}",
             risk="its rows cannot be read; nothing was guessed",
             remedy="restore the file from a copy, or `reset` the pipeline",
         ) from error
@@ -257,12 +267,12 @@ def _require_fit(
         )
     row = file.schema_arrow.field("after").type
     there = {member.name: known_type(member.type) for member in row}
-    for field in own:
-        found = there.get(field.name)
-        if found is None or not found.equals(field.type):
-            what = f"is {found or 'not there'} in version {part.version}, and {field.type} here"
-            raise _other_columns(f"column {field.name} {what}", part)
-    left_out = sorted(there.keys() - {field.name for field in own})
+    for column in own:
+        found = there.get(column.name)
+        if found is None or not found.equals(column.type):
+            what = f"is {found or 'not there'} in version {part.version}, and {column.type} here"
+            raise _other_columns(f"column {column.name} {what}", part)
+    left_out = sorted(there.keys() - {column.name for column in own})
     if has_all and left_out:
         what = f"is in version {part.version}, and not among those that are read"
         raise _other_columns(f"column {left_out[0]} {what}", part)

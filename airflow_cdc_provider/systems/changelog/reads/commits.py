@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from airflow_cdc_provider.core.errors import (
     NOTHING_STARTED,
@@ -28,6 +27,7 @@ from airflow_cdc_provider.systems.file_log.layout import MANIFEST, table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
+from airflow_cdc_provider.systems.files.opening import Root, files_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class CommittedFile:
 class TableCommits:
     """The commits of one table's change log, read from its manifests."""
 
-    def __init__(self, root: Path, table: TableId) -> None:
-        self.root, self.table = root, table
+    def __init__(self, root: Root, table: TableId) -> None:
+        self.root, self.table = files_at(root), table
         self.files: list[CommittedFile] = []
         """The files that count, in the order to read them; empty before the hand-off."""
         self.id = ""
@@ -68,7 +68,7 @@ class TableCommits:
         self.is_one_server = True
         """Whether places in the log only grow, so that each is one place."""
         self._folder = table_folder(table)
-        self._manifest = Manifest(root, "")
+        self._manifest = Manifest(self.root, "")
         self._state = LogState()
         self._last: Record | None = None
 
@@ -191,7 +191,7 @@ class TableCommits:
         if self._manifest.read_any().version:
             raise CorruptLogError(
                 "the first manifests are missing, which say when its files were committed",
-                where=str(self.root / MANIFEST),
+                where=f"{self.root}/{MANIFEST}",
                 risk="which rows are of which commit is unknown; nothing was read",
                 remedy="restore the folder from a copy, or `reset` the pipeline",
             )

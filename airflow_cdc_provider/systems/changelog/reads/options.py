@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from airflow_cdc_provider.core.endpoint import STORE_SCHEMES, Store
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.store_access import StoreAccess
 from airflow_cdc_provider.systems.changelog.reads.parts import PART_BYTES
 from airflow_cdc_provider.systems.changelog.reads.ranges import RANGE_OPTIONS, kind_asked, refused
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import open_files
 
+_ACCESS = ("accessKeyId", "secretAccessKey", "sessionToken", "region", "endpointUrl")
+"""What says how to get into a store; without them the environment does."""
 OPTIONS = (
     "path",
+    *_ACCESS,
     "table",
     "columns",
     "truncates",
@@ -27,7 +33,7 @@ _BY_LOWER_CASE = {name.lower(): name for name in OPTIONS}
 class ReadOptions:
     """What to read of a change log, checked as far as the log is not needed for it."""
 
-    path: Path
+    place: Store
     table: TableId
     columns: str = ""
     """The names of the table's columns to read, parted by commas; empty for all."""
@@ -38,6 +44,11 @@ class ReadOptions:
     ends: Mapping[str, str] = field(default_factory=dict)
     """The options that say from where to where."""
 
+    @property
+    def files(self) -> ObjectStore:
+        """Return the log's store."""
+        return open_files(self.place)
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Read the options; their names may have any case, as Spark's have."""
@@ -45,7 +56,7 @@ class ReadOptions:
         ends = {name: value for name, value in named.items() if name in RANGE_OPTIONS}
         kind_asked(ends)
         return cls(
-            _path(named.get("path", "")),
+            _place(named.get("path", ""), [named.get(name, "") for name in _ACCESS]),
             _table(named.get("table", "")),
             named.get("columns", "").strip(),
             _with_truncates(named.get("truncates", "fail")),
@@ -67,16 +78,38 @@ def _known_name(name: str) -> str:
     )
 
 
-def _path(text: str) -> Path:
-    """Read the change log's folder."""
+def _place(text: str, access: Sequence[str]) -> Store:
+    """Read where the change log is: a folder, or a store and how to get in."""
+    scheme = text.partition("://")[0]
+    if scheme in STORE_SCHEMES and "://" in text:
+        return Store(text.rstrip("/"), _access(access))
+    if any(access):
+        raise refused(
+            f"{', '.join(_ACCESS)} are of a log in a store",
+            remedy="leave them out, or give the sink's path, as in .load('s3://bucket/changes')",
+        )
     path = text.removeprefix("file://")
     if not path.startswith("/"):
         raise refused(
-            f"path={text!r} is no absolute path of a folder" if text else "no path is given",
-            remedy="give the sink's path, as in .load('/data/changes'); it must be the same on the "
-            "driver's machine and on every executor",
+            f"path={text!r} is no absolute path of a folder, nor the URI of a store"
+            if text
+            else "no path is given",
+            remedy="give the sink's path, as in .load('/data/changes'), the same on the driver's "
+            "machine and on every executor; or .load('s3://bucket/changes')",
         )
-    return Path(path)
+    return Store.of_folder(path)
+
+
+def _access(values: Sequence[str]) -> StoreAccess:
+    """Read how to get into a store; no value is repeated in an error."""
+    key, secret, token, region, endpoint = values
+    try:
+        return StoreAccess.made(key, secret, token, region, endpoint)
+    except ValueError as error:
+        raise refused(
+            f"of {', '.join(_ACCESS)}: {error}",
+            remedy="give a key with its secret, or let the environment say how to get in",
+        ) from None
 
 
 def _table(text: str) -> TableId:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, open_file
 from airflow_cdc_provider.systems.changelog.reads.commits import (
@@ -50,7 +49,8 @@ def _whole(commits: TableCommits, each: CommittedFile, chosen: FileRange) -> Fil
     """Return a whole file as one part, with the places to cut it at where they are inside."""
     place = place_of(each.end)
     part = FilePart(
-        path=str(commits.root / each.file.path),
+        store=commits.root,
+        name=each.file.path,
         file_rows=each.file.rows,
         groups=None,
         first_row=each.first_row,
@@ -70,7 +70,7 @@ def _whole(commits: TableCommits, each: CommittedFile, chosen: FileRange) -> Fil
 
 def _cut(part: FilePart, size: int, part_bytes: int) -> Iterator[FilePart]:
     """Yield the pieces of a large file, each of whole row groups."""
-    with open_file(Path(part.path)) as file:
+    with open_file(part.store, part.name) as file:
         groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
     wanted_rows = max(1, part.file_rows * part_bytes // size)
     first, first_row, rows = 0, part.first_row, 0

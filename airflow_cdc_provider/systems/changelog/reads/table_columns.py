@@ -29,7 +29,7 @@ def log_columns(
         raise _untyped(commits, "JSON, which has no types")
     if commits.types != NATIVE:
         raise _untyped(commits, "the types of Debezium's envelope")
-    own = table_columns(commits.root / sample.path)
+    own = table_columns(commits.root, sample.path)
     reserved = {name.lower() for name in COMMIT_COLUMNS}
     for name in own.names:
         if name.lower() in reserved:

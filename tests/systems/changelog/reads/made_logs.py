@@ -22,9 +22,11 @@ from airflow_cdc_provider.systems.changelog.reads.parts import parts_of
 from airflow_cdc_provider.systems.changelog.reads.ranges import file_range
 from airflow_cdc_provider.systems.changelog.reads.table_columns import log_columns
 from airflow_cdc_provider.systems.file_log.files import Format
+from airflow_cdc_provider.systems.files.opening import Root
 from tests.behaviours.ledger_asks import altered
 from tests.behaviours.sink_world import Change, Row
 from tests.behaviours.source_log import at, point
+from tests.servers.s3 import S3Server
 from tests.systems.changelog.world import ChangelogWorld
 
 ORDERS = "shop.orders"
@@ -118,27 +120,38 @@ def with_places(
     return replace(batch, tables=(replace(changes, facts=facts),))
 
 
-def commits_of(root: Path, table: str = ORDERS) -> TableCommits:
+def way_in(server: S3Server) -> dict[str, str]:
+    """What a reader says to get into a server's buckets."""
+    access = server.access
+    return {
+        "accessKeyId": access.key_id,
+        "secretAccessKey": access.secret,
+        "region": access.region,
+        "endpointUrl": access.endpoint_url,
+    }
+
+
+def commits_of(root: Root, table: str = ORDERS) -> TableCommits:
     found = TableCommits(root, TableId.parse(table))
     found.read_on()
     return found
 
 
-def parts_read(root: Path, table: str = ORDERS, **options: Any) -> list[tuple[FilePart, ...]]:
+def parts_read(root: Path | str, table: str = ORDERS, **options: Any) -> list[tuple[FilePart, ...]]:
     given = {name: str(value) for name, value in options.items()}
     return parts_asked({"path": str(root), "table": table, **given})
 
 
 def parts_asked(options: dict[str, str]) -> list[tuple[FilePart, ...]]:
     asked = ReadOptions.parse(options)
-    commits = commits_of(asked.path, str(asked.table))
+    commits = commits_of(asked.files, str(asked.table))
     return parts_of(commits, file_range(commits, asked.ends), part_bytes=asked.part_bytes)
 
 
-def batches(root: Path, table: str = ORDERS, **options: Any) -> Iterator[pa.RecordBatch]:
+def batches(root: Path | str, table: str = ORDERS, **options: Any) -> Iterator[pa.RecordBatch]:
     given = {name: str(value) for name, value in options.items()}
     asked = ReadOptions.parse({"path": str(root), "table": table, **given})
-    commits = commits_of(root, table)
+    commits = commits_of(asked.files, table)
     behind = file_range(commits, asked.ends).behind if commits.files else None
     columns = log_columns(commits, asked.columns, behind=behind)
     assert columns is not None
@@ -147,16 +160,16 @@ def batches(root: Path, table: str = ORDERS, **options: Any) -> Iterator[pa.Reco
         yield from read_parts(parts, columns, with_truncates=with_truncates, has_all=has_all)
 
 
-def rows_read(root: Path, table: str = ORDERS, **options: Any) -> list[dict[str, Any]]:
+def rows_read(root: Path | str, table: str = ORDERS, **options: Any) -> list[dict[str, Any]]:
     return [row for batch in batches(root, table, **options) for row in batch.to_pylist()]
 
 
-def changes_read(root: Path, **options: Any) -> list[tuple[Any, ...]]:
+def changes_read(root: Path | str, **options: Any) -> list[tuple[Any, ...]]:
     """Rows of `orders` with what was done to each."""
     return [(row["_change_type"], row["id"], row["name"]) for row in rows_read(root, **options)]
 
 
-def exact_rows(root: Path, **options: Any) -> list[tuple[Any, ...]]:
+def exact_rows(root: Path | str, **options: Any) -> list[tuple[Any, ...]]:
     """Rows with what makes each the only one."""
     wanted = ("_commit_version", "_commit_order", "_change_type", "id", "name")
     return [tuple(row[name] for name in wanted) for row in rows_read(root, **options)]

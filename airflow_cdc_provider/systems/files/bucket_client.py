@@ -1,0 +1,62 @@
+"""The client of a bucket, by its place: who says how to get in, and how long it waits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+from obstore.exceptions import BaseError
+from obstore.store import from_url
+
+from airflow_cdc_provider.core.endpoint import Store
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.systems.files.bucket_errors import short
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_TIMES: Mapping[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
+_RETRIES: Mapping[str, Any] = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+
+
+def client_of(place: Store) -> Client:
+    """Return the client of a place; no server is asked yet."""
+    return _client_of(place, os.getpid())
+
+
+@lru_cache(maxsize=32)
+def _client_of(place: Store, process: int) -> Client:  # noqa: ARG001 - a fork needs its own
+    """Return the client of a place in one process."""
+    access = place.access
+    config = {"region": access.region, "endpoint": access.endpoint_url}
+    given: dict[str, Any] = {"config": {name: value for name, value in config.items() if value}}
+    if access.key_id:
+        key = {
+            "access_key_id": access.key_id,
+            "secret_access_key": access.secret,
+            "token": access.token or None,
+            "expires_at": None,
+        }
+        given["credential_provider"] = lambda: key
+    is_plain = (access.endpoint_url or _own_endpoint(place)).startswith("http://")
+    given["client_options"] = {**_TIMES, "allow_http": is_plain}
+    try:
+        return from_url(place.uri, retry_config=cast(Any, _RETRIES), **given)
+    except (BaseError, ValueError) as error:
+        raise RefusedError(
+            f"the store cannot be opened: {short(error)}",
+            where=str(place),
+            risk=NOTHING_STARTED,
+            remedy="correct the connection, or the environment that says how to get in",
+        ) from None
+
+
+def _own_endpoint(place: Store) -> str:
+    """Return the endpoint that the environment says, empty for that of the store itself."""
+    if place.scheme != "s3":
+        return ""
+    return next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
