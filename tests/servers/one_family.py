@@ -1,7 +1,7 @@
 """One family of servers for each test that holds on several: which one, a seed decides.
 
 In `FOLDERS` tests are written once and run from and to both families: by classes of one behaviour,
-such as `TestMySql(Pairs)` and `TestFromMariaDb(Pairs)`, or by a parameter that is a family's name.
+such as `TestMySql(Pairs)` and `TestPairsFromMariaDb(Pairs)`, or by a parameter of a family's name.
 `make test` takes each of them for one family only, another one each time; `make test FAMILIES=all`
 for all of them, and `FAMILIES=7` for those of seed 7. Without the Makefile all are taken.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +18,8 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "CDC_FAMILIES"
-FOLDERS = {"end_to_end", "pipeline", "spark"}
-_CLASSES = {
-    *("TestMySql", "TestFromMySql", "TestFromMariaDb", "TestToMariaDb"),
-    *("TestMySqlToMySql", "TestMySqlToMariaDb"),
-    *("TestFromMySqlToMySql", "TestFromMariaDbToMySql"),
-    *("TestAtMySql", "TestAtMariaDb"),
-}
+FOLDERS = {"cli", "end_to_end", "pipeline", "spark"}
+_OF_A_FAMILY = re.compile(r"Test\w*(MySql|MariaDb)")
 _FAMILIES = {"mysql", "mariadb"}
 
 
@@ -68,6 +64,6 @@ def _behaviour(item: pytest.Function) -> str:
 
 def _shared_class(found: type, function: str) -> str:
     """Return the class that has the test: the behaviour's, if that of a family inherits it."""
-    if found.__name__ not in _CLASSES:
+    if _OF_A_FAMILY.fullmatch(found.__name__) is None:
         return found.__name__
     return next(each.__name__ for each in found.__mro__ if function in vars(each))
