@@ -44,5 +44,6 @@ def test_a_store_that_is_away_is_an_outage(shop: Shop, s3_server: S3Server) -> N
     logged = Logged.in_bucket(shop, s3_server)
     away = shop.environment["CHANGES_S3"].replace(f":{s3_server.port}", ":1")
     shop.environment["CHANGES_S3"] = away
-    with pytest.raises(SinkUnreachableError, match=logged.place.path):
+    with pytest.raises(SinkUnreachableError, match=logged.place.path) as error:
         check(shop.run())
+    assert error.value.what.endswith("is not answered: Connection refused")

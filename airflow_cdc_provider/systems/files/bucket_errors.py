@@ -33,6 +33,8 @@ _NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _REQUEST = re.compile(r"Error performing ([A-Z]+) ([^\s?]+)\S* in ")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
+_CAUSE = re.compile(r'\b(?:message|error): "([^"]{1,150})"')
+_TIMED_OUT = ("TimedOut", "Timeout")
 _MESSAGE = re.compile(r"<Message>([^<]{1,200})</Message>")
 _DENIED = frozenset({"401", "403"})
 _DENIED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
@@ -146,11 +148,17 @@ def short(error: BaseException) -> str:
     """Return what a store said, without what it was sent."""
     text = str(error)
     status, code, message = (each.search(text) for each in (_STATUS, _CODE, _MESSAGE))
-    if status is None:
-        return text.partition("\n")[0][:_LONGEST]
     request = _REQUEST.search(text)
-    said = ", ".join(each[1] for each in (code, message) if each is not None)
     asked = "it" if request is None else f"{request[1]} {request[2]}"
+    if status is None:
+        cause = _CAUSE.search(text)
+        why = cause[1] if cause is not None else ""
+        if not why and any(mark in text for mark in _TIMED_OUT):
+            why = "no answer in time"
+        if request is None:
+            return text.partition("\n")[0][:_LONGEST]
+        return f"{asked} is not answered{why and f': {why}'}"
+    said = ", ".join(each[1] for each in (code, message) if each is not None)
     return f"{asked} answers {status[1]}{said and f' ({said})'}"
 
 
