@@ -144,7 +144,7 @@ def test_each_type_is_read_from_the_snapshot_and_from_the_log_as_it_was_written(
     code, told = run("verify")
     assert code == 1, told
     assert "missing: key 9" in told
-    assert "to read it again: reset --table" in told
+    assert "to read it again: resync --table" in told
     rows = table_of(form, run.log, f"{mysql_database}.{name}").to_pylist()
     by_duckdb = rows_by_duckdb(form, run.log, f"{mysql_database}.{name}")
     assert sorted(by_duckdb, key=_key) == sorted(rows, key=_key)
