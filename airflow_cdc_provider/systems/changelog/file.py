@@ -9,12 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.wrong_value import WrongValueError
-from airflow_cdc_provider.systems.sections.base import Reference, Section, SinkSection
-from airflow_cdc_provider.systems.sections.field_types import (
-    ConnectionId,
-    EnvironmentName,
-    FilesPath,
-)
+from airflow_cdc_provider.systems.sections.base import SinkSection, StoreSection
 
 
 def _existing_rows(value: Any) -> Any:
@@ -31,27 +26,9 @@ def _existing_rows(value: Any) -> Any:
     return value
 
 
-class LogFolder(Section):
+class LogFolder(StoreSection):
     """A folder with the files of a change log."""
 
-    path: FilesPath = Field(
-        description="Its folder, an absolute path on a local file system or on NFS, the same on "
-        "every machine that does the work; or its place in a [store](stores.md), as "
-        "`s3://bucket/changes`.",
-        examples=["/data/changes"],
-    )
-    conn_id: ConnectionId | None = Field(
-        default=None,
-        description="Of a log in S3: the Airflow connection of type `aws` with the key. Without "
-        "it and `dsn_env` the environment says how to get in.",
-        examples=["changes_s3"],
-    )
-    dsn_env: EnvironmentName | None = Field(
-        default=None,
-        description="Of a log in S3: the environment variable with the key, in the form of "
-        "Airflow's connection URIs: `aws://key:secret@/?region_name=...&endpoint_url=...`.",
-        examples=["CHANGES_S3"],
-    )
     format: Literal["json", "parquet"] | None = Field(
         default=None, description="How its files are written; `json` if left out."
     )
@@ -78,22 +55,6 @@ class LogFolder(Section):
             )
         return self
 
-    @model_validator(mode="after")
-    def _has_a_way_in(self) -> Self:
-        """Refuse a connection of what needs none, and two of one log."""
-        named = self.conn_id is not None or self.dsn_env is not None
-        if named and not self.path.startswith("s3://"):
-            raise WrongValueError(
-                "conn_id and dsn_env are of a log in S3",
-                "leave them out: of gs:// and az:// the environment says how to get in, and a "
-                "folder needs no key",
-            )
-        if self.conn_id is not None and self.dsn_env is not None:
-            raise WrongValueError(
-                "wanted one of conn_id and dsn_env, both are there", "leave one of them out"
-            )
-        return self
-
 
 class ChangelogSinkSection(SinkSection, LogFolder):
     """Files that hold every change, in a folder."""
@@ -109,13 +70,6 @@ class ChangelogSinkSection(SinkSection, LogFolder):
     def named_by(self) -> str:
         """Return the key of the section that names the sink."""
         return "path"
-
-    @property
-    def access(self) -> Reference | None:
-        """Return the reference to the key of the store; None if the environment says it."""
-        if self.conn_id is None and self.dsn_env is None:
-            return None
-        return Reference(conn_id=self.conn_id, dsn_env=self.dsn_env)
 
     @property
     def tells_statements(self) -> bool:

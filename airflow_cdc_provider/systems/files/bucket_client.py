@@ -14,13 +14,20 @@ from obstore.store import from_url
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.systems.files.bucket_errors import short
+from airflow_cdc_provider.systems.files.endpoints import (
+    MOST_RETRIES,
+    RETRY_S,
+    TIMES,
+    endpoint_of,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_TIMES: Mapping[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
-_RETRIES: Mapping[str, Any] = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+_RETRIES: Mapping[str, Any] = {
+    "max_retries": MOST_RETRIES,
+    "retry_timeout": timedelta(seconds=RETRY_S),
+}
 
 
 def client_of(place: Store) -> Client:
@@ -42,8 +49,8 @@ def _client_of(place: Store, process: int) -> Client:  # noqa: ARG001 - a fork n
             "expires_at": None,
         }
         given["credential_provider"] = lambda: key
-    is_plain = (access.endpoint_url or _own_endpoint(place)).startswith("http://")
-    given["client_options"] = {**_TIMES, "allow_http": is_plain}
+    is_plain = endpoint_of(place).startswith("http://")
+    given["client_options"] = {**TIMES, "allow_http": is_plain}
     try:
         return from_url(place.uri, retry_config=cast(Any, _RETRIES), **given)
     except (BaseError, ValueError) as error:
@@ -53,10 +60,3 @@ def _client_of(place: Store, process: int) -> Client:  # noqa: ARG001 - a fork n
             risk=NOTHING_STARTED,
             remedy="correct the connection, or the environment that says how to get in",
         ) from None
-
-
-def _own_endpoint(place: Store) -> str:
-    """Return the endpoint that the environment says, empty for that of the store itself."""
-    if place.scheme != "s3":
-        return ""
-    return next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import LogState
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.gathered import columns_of
 from airflow_cdc_provider.systems.lake.table_columns import columns_with
 
@@ -31,7 +31,7 @@ class Behind:
 
 
 def behind(
-    root: Path,
+    store: ObjectStore,
     state: LogState,
     table: TableId,
     *,
@@ -47,19 +47,19 @@ def behind(
     """
     folder = table_folder(table)
     if is_set_back(state, table, known):
-        if (anew := _begun_anew(root, state, table, known)) is None:
-            raise _set_back(root, state, table)
+        if (anew := _begun_anew(store, state, table, known)) is None:
+            raise _set_back(store, state, table)
         return anew
     try:
         changes = state.changes_from(folder, known or 0)
         if known is not None:
-            columns = columns_with(table, there, _columns(root, changes), widens=widens)
+            columns = columns_with(table, there, _columns(store, changes), widens=widens)
             return Behind((), changes, columns, is_anew=False)
         read = tuple(state.read_files(folder))
-        columns = _columns_anew(root, table, [*read, *changes], widens=widens or not read)
+        columns = _columns_anew(store, table, [*read, *changes], widens=widens or not read)
         return Behind(read, changes, columns if read or changes else there, is_anew=True)
     except (RefusedError, IntegrityError):
-        if (anew := _begun_anew(root, state, table, known)) is None:
+        if (anew := _begun_anew(store, state, table, known)) is None:
             raise
         return anew
 
@@ -69,21 +69,23 @@ def is_set_back(state: LogState, table: TableId, known: int | None) -> bool:
     return (known or 0) < state.taken.get(table_folder(table), 0)
 
 
-def _begun_anew(root: Path, state: LogState, table: TableId, known: int | None) -> Behind | None:
+def _begun_anew(
+    store: ObjectStore, state: LogState, table: TableId, known: int | None
+) -> Behind | None:
     """Return what takes the place of all that is there; None if no file of the log begins anew."""
     folder = table_folder(table)
     begin, first = state.begins_at.get(folder), max(known or 0, state.taken.get(folder, 0))
     if begin is None or not first <= begin < state.settled(folder):
         return None
     changes = state.changes_from(folder, begin)
-    return Behind((), changes, _columns_anew(root, table, changes, widens=True), is_anew=True)
+    return Behind((), changes, _columns_anew(store, table, changes, widens=True), is_anew=True)
 
 
-def _set_back(root: Path, state: LogState, table: TableId) -> IntegrityError:
+def _set_back(store: ObjectStore, state: LogState, table: TableId) -> IntegrityError:
     """Return the error for a table that has less than it once had."""
     return IntegrityError(
         f"the table {table} of the lake lacks changes that it had: it was dropped or set back",
-        where=str(root),
+        where=str(store),
         risk="the log has given them to the table and does not have them any more",
         remedy="restore the table, or `reset` it with "
         f"{table_option(state.targets.get(table, table))}: it is made anew, and the others flow on",
@@ -91,17 +93,17 @@ def _set_back(root: Path, state: LogState, table: TableId) -> IntegrityError:
 
 
 def _columns_anew(
-    root: Path, table: TableId, files: Sequence[SealedFile], *, widens: bool
+    store: ObjectStore, table: TableId, files: Sequence[SealedFile], *, widens: bool
 ) -> pa.Schema:
     """Return the columns of a table that has just these files."""
-    return columns_with(table, pa.schema([]), _columns(root, files), widens=widens)
+    return columns_with(table, pa.schema([]), _columns(store, files), widens=widens)
 
 
-def _columns(root: Path, files: Sequence[SealedFile]) -> Sequence[pa.Schema]:
+def _columns(store: ObjectStore, files: Sequence[SealedFile]) -> Sequence[pa.Schema]:
     """Return the different columns that files have."""
     found: list[pa.Schema] = []
     for each in files:
-        columns = columns_of(root / each.path)
+        columns = columns_of(store, each.path)
         if not any(columns.equals(other) for other in found):
             found.append(columns)
     return found

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.wrong_value import WrongValueError
-from airflow_cdc_provider.systems.sections.base import SinkSection
+from airflow_cdc_provider.systems.sections.base import SinkSection, StoreSection
 from airflow_cdc_provider.systems.sections.field_types import FolderPath
 
 _LONGEST = 3600
@@ -67,8 +67,8 @@ class IcebergSinkSection(LakeSinkSection):
     type: Literal["iceberg"] = Field(description="Tables of Apache Iceberg.")
 
 
-class DeltaSinkSection(LakeSinkSection):
-    """Tables of Delta Lake in a folder."""
+class DeltaSinkSection(StoreSection, LakeSinkSection):
+    """Tables of Delta Lake in a folder or a store."""
 
     type: Literal["delta"] = Field(description="Tables of Delta Lake.")
 

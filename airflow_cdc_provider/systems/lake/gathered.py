@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +12,7 @@ import pyarrow.parquet as pq
 
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.systems.file_log.files import SealedFile
-from airflow_cdc_provider.systems.files.file_store import explained, flush_folder
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.tables.table import DataFile
 
@@ -22,41 +20,38 @@ _GROUP_BYTES = 64 * 1024 * 1024
 """Of Arrow's columns, held until they are written."""
 
 
-def gathered(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> DataFile:
-    """Write the rows of a folder's files to a new one beside them, and flush it to the disk.
+def gathered(store: ObjectStore, files: Sequence[SealedFile], columns: pa.Schema) -> DataFile:
+    """Write the rows of a folder's files to a new one beside them, which lasts.
 
     Columns that a file does not have are NULL there.
     """
-    folder = (root / files[0].path).parent
-    path = folder / f"changes-{secrets.token_hex(16)}.parquet"
-    hidden = path.with_name(f".{path.name}.unfinished")
+    folder = files[0].path.rpartition("/")[0]
+    name = f"{folder}/changes-{secrets.token_hex(16)}.parquet"
     wanted, rows, order = sum(each.rows for each in files), 0, SNAPSHOT_ORDER
+    new, is_sealed = store.create(name), False
     try:
-        with explained(path), hidden.open("xb") as out:
-            with pq.ParquetWriter(out, columns) as writer:
-                for group in _groups(root, files, columns):
-                    rows += group.num_rows
-                    order = max(order, pc.max(group.column(ORDER)).as_py())
-                    writer.write_table(group, row_group_size=max(1, group.num_rows))
-            out.flush()
-            os.fsync(out.fileno())
-            size = out.tell()
+        with new.explained(), pq.ParquetWriter(new.stream, columns) as writer:
+            for group in _groups(store, files, columns):
+                rows += group.num_rows
+                order = max(order, pc.max(group.column(ORDER)).as_py())
+                writer.write_table(group, row_group_size=max(1, group.num_rows))
         if rows != wanted:
-            raise _changed(root, files, rows, wanted)
-        with explained(path):
-            hidden.rename(path)
-            flush_folder(folder)
+            raise _changed(store, files, rows, wanted)
+        size, is_sealed = new.seal(), True
     finally:
-        hidden.unlink(missing_ok=True)
-    return DataFile(path, rows, size, order)
+        if not is_sealed:
+            new.discard()
+    return DataFile(name, rows, size, order)
 
 
-def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iterator[pa.Table]:
+def _groups(
+    store: ObjectStore, files: Sequence[SealedFile], columns: pa.Schema
+) -> Iterator[pa.Table]:
     """Yield the files' rows in groups of about `_GROUP_BYTES`."""
     held: list[pa.Table] = []
     size = 0
     for each in files:
-        table = in_columns(_read(root / each.path), columns)
+        table = in_columns(_read(store, each.path), columns)
         held.append(table)
         size += table.nbytes
         if size >= _GROUP_BYTES:
@@ -66,36 +61,39 @@ def _groups(root: Path, files: Sequence[SealedFile], columns: pa.Schema) -> Iter
         yield pa.concat_tables(held)
 
 
-def batches_of(root: Path, file: SealedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    store: ObjectStore, file: SealedFile, columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of the log in some columns; those that it does not have are NULL."""
-    with _there(root / file.path), pq.ParquetFile(root / file.path) as opened:
+    with _opened(store, file.path) as opened:
         known = set(opened.schema_arrow.names)
         names = [name for name in columns.names if name in known]
         for batch in opened.iter_batches(columns=names):
             yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
 
 
-def columns_of(path: Path) -> pa.Schema:
+def columns_of(store: ObjectStore, name: str) -> pa.Schema:
     """Return the columns of a file of the log."""
-    with _there(path):
-        return pq.read_schema(path).remove_metadata()
+    with _opened(store, name) as opened:
+        return opened.schema_arrow.remove_metadata()
 
 
-def _read(path: Path) -> pa.Table:
+def _read(store: ObjectStore, name: str) -> pa.Table:
     """Read a file of the log whole."""
-    with _there(path), pq.ParquetFile(path) as file:
-        return file.read()
+    with _opened(store, name) as opened:
+        return opened.read()
 
 
 @contextmanager
-def _there(path: Path) -> Iterator[None]:
-    """Tell that a file is gone, which is a loss and no outage."""
+def _opened(store: ObjectStore, name: str) -> Iterator[pq.ParquetFile]:
+    """Open a file of the log; that it is gone is a loss and no outage."""
     try:
-        yield
+        with pq.ParquetFile(store.columns_of(name)) as opened:
+            yield opened
     except FileNotFoundError:
         raise IntegrityError(
             "a file that the log names is gone",
-            where=str(path),
+            where=f"{store}/{name}",
             risk="its rows are in no table; nothing was committed without them",
             remedy="put the file back from a copy; or `reset` its table with --table: it is made "
             "anew, and the others flow on",
@@ -114,11 +112,13 @@ def in_columns(table: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=columns)
 
 
-def _changed(root: Path, files: Sequence[SealedFile], rows: int, wanted: int) -> IntegrityError:
+def _changed(
+    store: ObjectStore, files: Sequence[SealedFile], rows: int, wanted: int
+) -> IntegrityError:
     """Return the error for files that do not have the rows that the log says."""
     return IntegrityError(
         f"the files have {rows} rows, the log says {wanted}",
-        where=str((root / files[0].path).parent),
+        where=f"{store}/{files[0].path.rpartition('/')[0]}",
         risk="rows were lost or added; none of them was committed",
         remedy="restore the files from a copy, or `reset` the pipeline",
     )

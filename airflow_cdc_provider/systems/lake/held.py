@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, LakeTables, LoadedTable, Stamp
@@ -30,13 +31,15 @@ OpenTables = Callable[[LogState], LakeTables]
 """Opens a folder's tables, as a state of the log knows them."""
 Found = TypeVar("Found")
 _TRIES = 5
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
     """A table as its next commit would make it."""
 
-    root: Path
+    store: ObjectStore
     columns: pa.Schema
     loaded: LoadedTable | None
     """None where the files take the place of all that is there."""
@@ -56,12 +59,12 @@ class HeldTable:
         """
         columns = pa.schema([self.columns.field(name) for name in names])
         for each in self.files:  # first, for they go with the next commit
-            yield from batches_of(self.root, each, columns)
+            yield from batches_of(self.store, each, columns)
         if self.loaded is not None:
             names_there = self.loaded.columns.names
             there = [name for name in names if name in names_there]
             known = None if bounds is None or bounds.column not in names_there else bounds
-            with libraries_explained(partial(_unreadable, self.root)):
+            with libraries_explained(partial(_unreadable, self.store)):
                 for batch in self.loaded.batches(there, known):
                     yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
 
@@ -70,7 +73,7 @@ class HeldTable:
 class HeldTables:
     """The tables of one pipeline's lake, to be read; nothing is committed."""
 
-    root: Path
+    store: ObjectStore
     pipeline: str
     open_tables: OpenTables
     widens: bool
@@ -81,7 +84,7 @@ class HeldTables:
 
         Files of the log that are gone by then are in the table: it is looked at again.
         """
-        manifest = Manifest(self.root, self.pipeline)
+        manifest = Manifest(self.store, self.pipeline)
         for left in reversed(range(_TRIES)):
             state = manifest.read()
             taken = dict(state.taken)
@@ -98,18 +101,18 @@ class HeldTables:
         None if neither lake nor log have anything of it. `IntegrityError` if files of the log are
         gone: of an old state the table may have them.
         """
-        with libraries_explained(partial(_unreadable, self.root)):
+        with libraries_explained(partial(_unreadable, self.store)):
             loaded = self.open_tables(state).load(table)
-            stamp = None if loaded is None else own_stamp(loaded, table, self.root, self.pipeline)
+            stamp = None if loaded is None else own_stamp(loaded, table, self.store, self.pipeline)
         there = pa.schema([]) if loaded is None else loaded.columns
         known = None
         if stamp is not None and stamp.plan_id == state.plan_id:
             known = min(stamp.files, state.settled(table_folder(table)))
-        new = behind(self.root, state, table, there=there, known=known, widens=self.widens)
+        new = behind(self.store, state, table, there=there, known=known, widens=self.widens)
         if not new.columns.names:
             return None
         return HeldTable(
-            self.root,
+            self.store,
             new.columns,
             None if new.is_anew else loaded,
             (*new.read, *new.changes),
@@ -118,14 +121,14 @@ class HeldTables:
         )
 
 
-def own_stamp(loaded: LoadedTable, table: TableId, root: Path, pipeline: str) -> Stamp:
+def own_stamp(loaded: LoadedTable, table: TableId, store: ObjectStore, pipeline: str) -> Stamp:
     """Return what a table has of a pipeline's log; refuse one of others."""
     stamp = loaded.stamp
     if stamp is None or stamp.pipeline != pipeline:
         whose = "nobody we know" if stamp is None else f"pipeline {stamp.pipeline}"
         raise RefusedError(
             f"the table {table} of the lake was made by {whose}",
-            where=str(root),
+            where=str(store),
             risk="rows of two owners would be mixed; nothing was committed to it",
             remedy="drop it in the lake, or route the source's table to another name",
         )
@@ -143,11 +146,17 @@ def libraries_explained(told: Callable[[Exception], SinkUnreachableError]) -> It
         raise told(error) from error
 
 
-def _unreadable(root: Path, error: Exception) -> SinkUnreachableError:
+def said_by(error: Exception) -> str:
+    """Return what a library says in its error, in one line and without colours."""
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    return f"{type(error).__name__}: {text[:_LONGEST]}"
+
+
+def _unreadable(store: ObjectStore, error: Exception) -> SinkUnreachableError:
     """Return the error for tables that cannot be read."""
     return SinkUnreachableError(
-        f"tables cannot be read: {type(error).__name__}: {error}",
-        where=str(root),
+        f"tables cannot be read: {said_by(error)}",
+        where=str(store),
         risk="none: nothing was changed",
         remedy="mend what it says, such as a folder or a catalog that is out of reach",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.source_port import SourceLook
@@ -28,6 +27,8 @@ from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
 from airflow_cdc_provider.systems.file_log.state import NATIVE, LogState
 from airflow_cdc_provider.systems.file_log.targets import LogTargets
 from airflow_cdc_provider.systems.file_log.told_columns import ToldColumns
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES
 from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
 from airflow_cdc_provider.systems.lake.held import HeldTables
@@ -79,7 +80,7 @@ class LakeSink:
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
         """Return the preflight findings about the folder and the tables."""
-        return tuple(lake_look(self._root, self.folder.form, plans))
+        return tuple(lake_look(self._store, self.folder.form, plans))
 
     def open_side(self) -> LakeVerifySide:
         """Open the lake's side of a comparison."""
@@ -88,16 +89,16 @@ class LakeSink:
     def open_ledger(self) -> Ledger:
         """Open the ledger, which is in the manifests beside the tables."""
         # a table may still have the files of an older plan's splits
-        store = LogLedgerStore(self._root, self.owner, types=NATIVE, is_exact=False, swept=_SWEPT)
+        store = LogLedgerStore(self._store, self.owner, types=NATIVE, is_exact=False, swept=_SWEPT)
         return Ledger(store, self.owner.generation)
 
     def open_targets(self) -> LogTargets:
         """Open the claims of the pipeline on the folder's tables."""
-        return LogTargets(self._root, self.owner)
+        return LogTargets(self._store, self.owner)
 
     def open_tables(self) -> LakeTargetTables:
         """Open the table builder, which has nothing to build: a table comes with its rows."""
-        return LakeTargetTables(self._root, self.owner, widens=self._widens)
+        return LakeTargetTables(self._store, self.owner, widens=self._widens)
 
     def open_splits(self) -> LogSplitSink:
         """Open the sink that publishes splits."""
@@ -141,12 +142,12 @@ class LakeSink:
     @property
     def _held(self) -> HeldTables:
         """Return the tables, to be read."""
-        return HeldTables(self._root, str(self.owner.pipeline), self._open_tables, self._widens)
+        return HeldTables(self._store, str(self.owner.pipeline), self._open_tables, self._widens)
 
     @property
     def _publisher(self) -> Publisher:
         """Return what commits to the tables."""
-        return Publisher(self._root, self.owner, self._open_tables, widens=self._widens)
+        return Publisher(self._store, self.owner, self._open_tables, widens=self._widens)
 
     @property
     def _widens(self) -> bool:
@@ -157,7 +158,7 @@ class LakeSink:
         """Open the folder's tables, by the log's state; the format's library is loaded here."""
         require_package(self.folder.form)
         tables = import_module(f"airflow_cdc_provider.systems.lake.tables.{self.folder.form}")
-        found: LakeTables = tables.open_tables(self._root, str(self.owner.pipeline), state)
+        found: LakeTables = tables.open_tables(self.folder.store, str(self.owner.pipeline), state)
         return found
 
     def open_stopped(
@@ -169,15 +170,15 @@ class LakeSink:
         return LogChangeSink(self._files, self.owner, captured, alone=table)
 
     @property
-    def _root(self) -> Path:
-        """Return the folder's path."""
-        return Path(self.folder.path)
+    def _store(self) -> ObjectStore:
+        """Return the store of the log and of the tables."""
+        return open_files(self.folder.store)
 
     @property
     def _files(self) -> LogFiles:
         """Return where the files are, with how they are written."""
         return LogFiles(
-            self._root,
+            self._store,
             Format.PARQUET,
             lambda plan, _types: LakeRows(plan),
             has_markers=False,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.preflight import folder_look
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS
 from airflow_cdc_provider.systems.lake.packages import PACKAGES, how_to_install, is_there
 
@@ -34,13 +34,13 @@ class LakeCode(FindingCode):
     )
 
 
-def lake_look(root: Path, form: str, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+def lake_look(store: ObjectStore, form: str, plans: Sequence[TablePlan]) -> Iterator[Finding]:
     """Yield the findings about the folder, the library and the tables' columns."""
-    yield from folder_look(root, plans, is_exact=False)
+    yield from folder_look(store, plans, is_exact=False)
     yield from _package(form)
     for plan in plans:
         if form == "delta":
-            yield from _folder_name(root, plan)
+            yield from _folder_name(store, plan)
         yield from _columns(plan)
 
 
@@ -58,9 +58,9 @@ def _package(form: str) -> Iterator[Finding]:
         )
 
 
-def _folder_name(root: Path, plan: TablePlan) -> Iterator[Finding]:
+def _folder_name(store: ObjectStore, plan: TablePlan) -> Iterator[Finding]:
     """Yield a finding if the folder's path has a `%`, which delta-rs takes for an escape."""
-    path = str(root / table_folder(plan.sink_table))
+    path = f"{store}/{table_folder(plan.sink_table)}"
     if "%" in path:
         yield Finding(
             LakeCode.TABLE_NAME,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -31,7 +30,7 @@ from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, table_fold
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
-from airflow_cdc_provider.systems.files.file_store import explained
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import gathered
@@ -39,6 +38,7 @@ from airflow_cdc_provider.systems.lake.held import (
     OpenTables,
     libraries_explained,
     own_stamp,
+    said_by,
 )
 from airflow_cdc_provider.systems.lake.tables.table import (
     DataFile,
@@ -56,11 +56,13 @@ _TRIES = 20
 class Publisher:
     """Brings the tables of one pipeline's lake to the end of its log."""
 
-    def __init__(self, root: Path, owner: Owner, open_tables: OpenTables, *, widens: bool) -> None:
+    def __init__(
+        self, store: ObjectStore, owner: Owner, open_tables: OpenTables, *, widens: bool
+    ) -> None:
         """`widens`: a column's type can become one that holds more values."""
-        self._root, self._owner, self._open_tables = root, owner, open_tables
+        self._store, self._owner, self._open_tables = store, owner, open_tables
         self._widens = widens
-        self._manifest = Manifest(root, str(owner.pipeline))
+        self._manifest = Manifest(store, str(owner.pipeline))
 
     def publish(self) -> None:
         """Bring the tables that the stream owns to the end of the log.
@@ -122,8 +124,7 @@ class Publisher:
 
         self._manifest.commit(self._owner.generation, judge)
         for path in paths:
-            with explained(self._root / path):
-                (self._root / path).unlink(missing_ok=True)
+            self._store.delete(path)
 
     def _bring(self, tables: LakeTables, table: TableId, state: LogState) -> int:
         """Bring one table to the end of the log; return how many files of changes it has then.
@@ -140,7 +141,7 @@ class Publisher:
                     raise
         raise SinkBusyError(
             f"others committed to {table} in the lake {_TRIES} times, each time before us",
-            str(self._root),
+            str(self._store),
             "none: its changes are in the log, and are added by the next commit",
         )
 
@@ -162,7 +163,7 @@ class Publisher:
         there = pa.schema([]) if loaded is None else loaded.columns
         try:
             new = behind(
-                self._root,
+                self._store,
                 state,
                 table,
                 there=there,
@@ -177,11 +178,11 @@ class Publisher:
             return 0  # nothing says what its columns are
         changes = [each for each in new.changes if each.rows]  # others only tell columns
         read = [
-            DataFile(self._root / each.path, each.rows, each.bytes, SNAPSHOT_ORDER)
+            DataFile(each.path, each.rows, each.bytes, SNAPSHOT_ORDER)
             for each in new.read
             if each.rows
         ]
-        made = [gathered(self._root, changes, new.columns)] if changes else []
+        made = [gathered(self._store, changes, new.columns)] if changes else []
         before = None if new.is_anew or stamp is None else stamp.order
         wanted = Stamp(
             str(self._owner.pipeline),
@@ -198,9 +199,11 @@ class Publisher:
             else:
                 loaded.append([*read, *made], new.columns, wanted)
         except Exception as error:
-            if isinstance(error, TableMovedError) or not _has(tables.load(table), wanted):
-                for each in made:  # no commit names it
-                    each.path.unlink(missing_ok=True)
+            # who was first may have been this one, whose answer was lost
+            is_sure = isinstance(error, TableMovedError) or tables.knows_outcomes
+            if is_sure and not _has(tables.load(table), wanted):
+                for each in made:  # no commit names it, now or later
+                    self._store.delete(each.name)
             raise
         log.info("table published: table=%s files=%d", table, len(new.changes))
         self._tidy(tables, table)
@@ -219,7 +222,7 @@ class Publisher:
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
         """Return what a table has of our log; refuse one of others, and stop for a newer owner."""
-        stamp = own_stamp(loaded, table, self._root, str(self._owner.pipeline))
+        stamp = own_stamp(loaded, table, self._store, str(self._owner.pipeline))
         if stamp.generation > self._owner.generation:
             raise fenced(self._manifest.place(state), stamp.generation, self._owner.generation)
         return stamp
@@ -227,8 +230,8 @@ class Publisher:
     def _unreachable(self, error: Exception) -> SinkUnreachableError:
         """Return the error for a folder or catalog that does not do what it is asked."""
         return SinkUnreachableError(
-            f"tables cannot be committed to: {type(error).__name__}: {error}",
-            where=str(self._root),
+            f"tables cannot be committed to: {said_by(error)}",
+            where=str(self._store),
             risk="none: the changes are in the log, and the tables have what they had",
             remedy="mend what it says, such as a folder that cannot be written to or is full; the "
             "tables catch up by themselves",

@@ -74,7 +74,7 @@ class LakeRowsAgain:
                 ]
                 batches.append(pa.RecordBatch.from_arrays(columns, names=list(key)))
                 if (count := count + batch.num_rows) > MOST_HELD_KEYS:
-                    raise too_many_keys(split, plan.sink_table, str(self.tables.root))
+                    raise too_many_keys(split, plan.sink_table, str(self.tables.store))
             return pa.Table.from_batches(batches) if batches else _no_keys(key)
 
         return self.tables.looked_at(plan.sink_table, found)
@@ -172,7 +172,7 @@ class LakeSplitLook:
         since = state.changes_from(self._folder, ahead.files)
         return chain(
             chain.from_iterable(each.to_batches() for each in rows),
-            chain.from_iterable(batches_of(held.root, each, columns) for each in since),
+            chain.from_iterable(batches_of(held.store, each, columns) for each in since),
         )
 
     def _current(

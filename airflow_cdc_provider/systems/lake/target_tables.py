@@ -7,7 +7,6 @@ its next commit exchanges it whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.targets import LogTables
+from airflow_cdc_provider.systems.files.opening import Root
 from airflow_cdc_provider.systems.lake.preflight import names_twice
 from airflow_cdc_provider.systems.lake.table_columns import is_wider
 
@@ -27,7 +27,7 @@ _MOST_DIGITS = 38
 class LakeTargetTables(LogTables):
     """The table builder of one lake; `widens` if its format can make a column's type wider."""
 
-    def __init__(self, root: Path, owner: Owner, *, widens: bool) -> None:
+    def __init__(self, root: Root, owner: Owner, *, widens: bool) -> None:
         super().__init__(root, owner, is_exact=False)
         self._widens = widens
 

@@ -19,6 +19,7 @@ from airflow_cdc_provider.systems.kinds import abilities_of
 from airflow_cdc_provider.systems.sections.field_types import (
     ConnectionId,
     EnvironmentName,
+    FilesPath,
     Pattern,
     Routes,
 )
@@ -177,3 +178,49 @@ class SinkSection(Section):
     def routes(self) -> tuple[Route, ...]:
         """Return the routes, parsed."""
         return parse_routes(self.route)
+
+
+class StoreSection(Section):
+    """A folder, or a place in a store with the key to it."""
+
+    path: FilesPath = Field(
+        description="Its folder, an absolute path on a local file system or on NFS, the same on "
+        "every machine that does the work; or its place in a [store](stores.md), as "
+        "`s3://bucket/changes`.",
+        examples=["/data/changes"],
+    )
+    conn_id: ConnectionId | None = Field(
+        default=None,
+        description="Of a place in S3: the Airflow connection of type `aws` with the key. Without "
+        "it and `dsn_env` the environment says how to get in.",
+        examples=["changes_s3"],
+    )
+    dsn_env: EnvironmentName | None = Field(
+        default=None,
+        description="Of a place in S3: the environment variable with the key, in the form of "
+        "Airflow's connection URIs: `aws://key:secret@/?region_name=...&endpoint_url=...`.",
+        examples=["CHANGES_S3"],
+    )
+
+    @model_validator(mode="after")
+    def _has_a_way_in(self) -> Self:
+        """Refuse a connection of what needs none, and two of one place."""
+        named = self.conn_id is not None or self.dsn_env is not None
+        if named and not self.path.startswith("s3://"):
+            raise WrongValueError(
+                "conn_id and dsn_env are of a place in S3",
+                "leave them out: of gs:// and az:// the environment says how to get in, and a "
+                "folder needs no key",
+            )
+        if self.conn_id is not None and self.dsn_env is not None:
+            raise WrongValueError(
+                "wanted one of conn_id and dsn_env, both are there", "leave one of them out"
+            )
+        return self
+
+    @property
+    def access(self) -> Reference | None:
+        """Return the reference to the key of the store; None if the environment says it."""
+        if self.conn_id is None and self.dsn_env is None:
+            return None
+        return Reference(conn_id=self.conn_id, dsn_env=self.dsn_env)

@@ -57,9 +57,9 @@ def _folder_path(value: Any) -> Any:
     path = value.removeprefix("file://")
     if "://" in path:
         raise WrongValueError(
-            "tables of a lake are in folders of a file system in this release",
-            "write a folder on a local file system or on NFS, as in /data/lake; a change log "
-            "(type: changelog) may be in a store",
+            "tables of Iceberg are in folders of a file system in this release",
+            "write a folder on a local file system or on NFS, as in /data/lake; tables of Delta "
+            "(type: delta) and a change log (type: changelog) may be in a store",
         )
     if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
         raise WrongValueError(

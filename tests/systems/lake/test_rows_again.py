@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
 from airflow_cdc_provider.engine.sink.port import JoinedRows
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake import gathered, held, rows_again
 from airflow_cdc_provider.systems.lake.tables.table import Bounds
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
@@ -130,10 +130,10 @@ def test_files_that_are_published_while_they_are_compared_are_looked_for_again(
         compared.append(place)
         return compare(self, joined, place)
 
-    def published_first(root: Path, file: SealedFile, columns: pa.Schema) -> Any:
+    def published_first(store: ObjectStore, file: SealedFile, columns: pa.Schema) -> Any:
         if len(compared) == 1:
             world.lake.publish_tables()
-        return read(root, file, columns)
+        return read(store, file, columns)
 
     monkeypatch.setattr(rows_again.LakeSplitLook, "changes", comparing)
     monkeypatch.setattr(held, "batches_of", published_first)

@@ -17,6 +17,7 @@ from airflow_cdc_provider.columns.verify_port import ColumnsRead
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake import gathered, held
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER, current_rows
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
@@ -67,11 +68,11 @@ def test_what_is_published_while_it_is_looked_at_is_found_in_the_table(
     read = gathered.batches_of
     looks: list[str] = []
 
-    def published_first(root: Path, file: SealedFile, columns: pa.Schema) -> Any:
+    def published_first(store: ObjectStore, file: SealedFile, columns: pa.Schema) -> Any:
         if not looks:
             world.lake.publish_tables()
         looks.append(file.path)
-        return read(root, file, columns)
+        return read(store, file, columns)
 
     monkeypatch.setattr(held, "batches_of", published_first)
     assert rows(world) == [(1, "a"), (3, "c")]

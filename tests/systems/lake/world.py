@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.changelog.reading import sealed_files
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS, OP, ORDER
 from airflow_cdc_provider.systems.lake.lake_sink import LakeSink
 from tests.behaviours.sink_world import Row, SinkWorld
@@ -25,14 +27,25 @@ class LakeWorld(SinkWorld):
 
     root: Path
     form: str = "iceberg"
+    bucket: Folder | None = None
+    """In the place of `root`."""
+
+    @property
+    def place(self) -> Folder:
+        if self.bucket is not None:
+            return self.bucket
+        return Folder(str(self.root), self.form, commit_seconds=60)
+
+    @property
+    def store(self) -> ObjectStore:
+        return open_files(self.place.store)
 
     def make_tables(self) -> None:
         """Make nothing: a table comes with its first rows."""
 
     def under(self, generation: int, **_: Any) -> LakeSink:
         plans = (self.orders, self.seats)
-        folder = Folder(str(self.root), self.form, commit_seconds=60)
-        return LakeSink(folder, Owner(self.pipeline, generation), plans)
+        return LakeSink(self.place, Owner(self.pipeline, generation), plans)
 
     @property
     def lake(self) -> LakeSink:
@@ -40,7 +53,9 @@ class LakeWorld(SinkWorld):
 
     def logged(self, table: str = "orders") -> pa.Table:
         """What the log's files hold of a table."""
-        files = [pq.read_table(file) for file in sealed_files(self.root, f"shop.{table}")]
+        store = self.store
+        names = [file.path for file in Manifest(store, "").read_any().files(f"shop.{table}")]
+        files = [pq.read_table(store.columns_of(name)) for name in names]
         return pa.concat_tables(files) if files else pa.table({name: [] for name in CHANGE_COLUMNS})
 
     def held(self, table: str = "orders") -> list[Row]:

@@ -8,10 +8,11 @@ do; and it commits on the version that was loaded or not at all, because its ret
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,10 +20,14 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Trans
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
+from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import LogState
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.tables.store_options import options_of
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, Stamp, TableMovedError
 
 _LOCAL_TIMES = "timestampNtz"
@@ -31,55 +36,71 @@ _STAMP = "cdc"
 """The key in a commit's metadata that has the stamp, for people who look at the history."""
 
 
-def open_tables(root: Path, pipeline: str, state: LogState) -> DeltaTables:
-    """Open the folder's tables, for one pipeline's plan."""
-    return DeltaTables(root, pipeline, state.plan_id)
+def open_tables(place: Store, pipeline: str, state: LogState) -> DeltaTables:
+    """Open the tables of a place, for one pipeline's plan."""
+    return DeltaTables(place, pipeline, state.plan_id)
 
 
 class DeltaTables:
-    """The Delta tables of one folder, as one pipeline's log has them."""
+    """The Delta tables of one place, as one pipeline's log has them."""
 
-    def __init__(self, root: Path, pipeline: str, plan_id: str) -> None:
-        self._root, self._pipeline, self._plan_id = root, pipeline, plan_id
+    def __init__(self, place: Store, pipeline: str, plan_id: str) -> None:
+        self._place, self._pipeline, self._plan_id = place, pipeline, plan_id
+        self._files, self._options = open_files(place), options_of(place)
+
+    @property
+    def knows_outcomes(self) -> bool:
+        """Tell whether the place is a folder: a put to a store may arrive after it has failed."""
+        return self._options is None
 
     def load(self, table: TableId) -> LoadedDelta | None:
         """Load a table; None if there is none."""
-        folder = self._folder(table)
-        if not (folder / "_delta_log").is_dir():
+        if not self._files.holds_any(self._log_of(table)):
             return None
         try:
-            return LoadedDelta(DeltaTable(str(folder)), self._pipeline, self._plan_id)
+            found = DeltaTable(self._uri(table), storage_options=self._options)
         except TableNotFoundError:
             return None
+        log = self._files.below(self._log_of(table))
+        return LoadedDelta(found, log, self._pipeline, self._plan_id)
 
     def create(
         self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
     ) -> None:
         """Create a table with these files, in one commit."""
-        folder = self._folder(table)
+        uri = self._uri(table)
         try:
             create_table_with_add_actions(
-                str(folder),
+                uri,
                 Schema.from_arrow(columns),
                 [_added(each) for each in files],
                 mode="error",
+                storage_options=self._options,
                 commit_properties=_stamped(stamp),
             )
         except DeltaError as error:
-            if DeltaTable.is_deltatable(str(folder)):
+            first = f"{self._log_of(table)}/{_version(0)}"
+            if self._files.read(first) is not None:
                 raise TableMovedError(str(error)) from error
             raise
 
-    def _folder(self, table: TableId) -> Path:
-        """Return a table's folder."""
-        return (self._root / table_folder(table)).absolute()
+    @staticmethod
+    def _log_of(table: TableId) -> str:
+        """Return the folder of a table's log, below the place."""
+        return f"{table_folder(table)}/_delta_log"
+
+    def _uri(self, table: TableId) -> str:
+        """Return where a table is: the path of its folder, or a URI."""
+        return f"{self._place}/{table_folder(table)}"
 
 
 class LoadedDelta:
     """A Delta table as it was loaded."""
 
-    def __init__(self, table: DeltaTable, pipeline: str, plan_id: str) -> None:
-        self._table, self._pipeline, self._plan_id = table, pipeline, plan_id
+    def __init__(self, table: DeltaTable, log: ObjectStore, pipeline: str, plan_id: str) -> None:
+        """`log` is the folder of the table's log."""
+        self._table, self._log = table, log
+        self._pipeline, self._plan_id = pipeline, plan_id
 
     @property
     def stamp(self) -> Stamp | None:
@@ -101,19 +122,29 @@ class LoadedDelta:
         The versions of applications stay then, so the commit that was restored is asked. If neither
         one of ours nor a restored one is in the history, the table must have a row of that order.
         """
-        if _STAMP in self._table.history(1)[0]:
-            return None
         limit = None
-        for each in self._table.history():
-            if limit is not None and each["version"] > limit:
+        for version, told in self._commits():
+            if limit is not None and version > limit:
                 continue
-            if each.get("operation") == "RESTORE":
-                limit = _version_of(each["operationParameters"])
-            elif _STAMP in each:
-                return None if limit is None else _stamp_from(each[_STAMP])
+            if told.get("operation") == "RESTORE":
+                limit = _version_of(told["operationParameters"])
+            elif _STAMP in told:
+                return None if limit is None else _stamp_from(told[_STAMP])
         if limit is None and (order is None or self._has_row(order)):
             return None
         return Stamp(self._pipeline, "", 0, 0)
+
+    def _commits(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Yield what commits tell of themselves, from the loaded version back; old ones are gone.
+
+        The library's own history lets no other thread of the process run while it reads.
+        """
+        for version in range(self._table.version(), -1, -1):
+            content = self._log.read(_version(version))
+            if content is None:
+                return
+            lines = (json.loads(line) for line in content.splitlines() if b"commitInfo" in line)
+            yield version, next((each["commitInfo"] for each in lines if "commitInfo" in each), {})
 
     def _has_row(self, order: int) -> bool:
         """Tell whether the table has a row of an order."""
@@ -194,6 +225,11 @@ def _within(bounds: Bounds) -> pc.Expression:
     return inside | column.is_null()
 
 
+def _version(number: int) -> str:
+    """Return the name of a commit's file in a table's log."""
+    return f"{number:020d}.json"
+
+
 def _is_local_time(kind: pa.DataType) -> bool:
     """Tell whether a type is a time without a zone, which a table must say that it has."""
     return pa.types.is_timestamp(kind) and kind.tz is None
@@ -210,13 +246,12 @@ def _moved_on() -> Iterator[None]:
 
 def _added(file: DataFile) -> AddAction:
     """Return what a commit says of a file that it adds: its numbers of rows and bytes."""
-    changed_ms = int(file.path.stat().st_mtime * 1000)
     stats = json.dumps({"numRecords": file.rows})
     return AddAction(
-        path=file.path.name,
+        path=file.name.rpartition("/")[2],
         size=file.bytes,
         partition_values={},
-        modification_time=changed_ms,
+        modification_time=time.time_ns() // 1_000_000,
         data_change=True,
         stats=stats,
     )
@@ -243,10 +278,10 @@ def _stamp_from(text: str) -> Stamp:
     return Stamp(told["pipeline"], told["plan"], told["generation"], told["files"])
 
 
-def _version_of(parameters: Mapping[str, str]) -> int:
+def _version_of(parameters: Mapping[str, Any]) -> int:
     """Return the version that a RESTORE names; 0, the first, if it names a time."""
-    version = parameters.get("version")
-    return int(version) if version is not None and version.isdigit() else 0
+    version = str(parameters.get("version"))
+    return int(version) if version.isdigit() else 0
 
 
 def _generation_of(pipeline: str) -> str:

@@ -34,6 +34,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import literal
 
+from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
@@ -66,9 +67,9 @@ _ONE_IN = 5
 """Snapshots expire once a fifth as many are too old as are kept."""
 
 
-def open_tables(root: Path, pipeline: str, state: LogState) -> IcebergTables:  # noqa: ARG001 - as of each format
+def open_tables(place: Store, pipeline: str, state: LogState) -> IcebergTables:  # noqa: ARG001 - as of each format
     """Open the folder's tables; their catalog must be there if the log has given files to one."""
-    return IcebergTables(root, is_new=not any(state.taken.values()))
+    return IcebergTables(Path(place.path).absolute(), is_new=not any(state.taken.values()))
 
 
 class IcebergTables:
@@ -76,21 +77,26 @@ class IcebergTables:
 
     def __init__(self, root: Path, *, is_new: bool) -> None:
         """`is_new`: the catalog is made if it is not there."""
-        self._path, self._is_new = (root / CATALOG).absolute(), is_new
+        self._path, self._is_new = root / CATALOG, is_new
         if not is_new and not _has_bytes(self._path):
             raise _catalog_gone(self._path)
         self._root = root
         self._catalog = SqlCatalog(
             "lake",
             uri=f"sqlite:///{self._path}",
-            warehouse=str(root.absolute()),
+            warehouse=str(root),
             init_catalog_tables=str(is_new).lower(),
         )
+
+    @property
+    def knows_outcomes(self) -> bool:
+        """Return True: the catalog is a file."""
+        return True
 
     def load(self, table: TableId) -> IcebergTable | None:
         """Load a table; None if there is none."""
         try:
-            return IcebergTable(self._catalog.load_table(_name(table)))
+            return IcebergTable(self._catalog.load_table(_name(table)), self._root)
         except NoSuchTableError:
             # readers who open a catalog that is gone make an empty one
             if not self._is_new and not self._catalog.list_namespaces():
@@ -109,7 +115,7 @@ class IcebergTables:
         self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
     ) -> None:
         """Create a table, empty first: its files come by a commit on that."""
-        folder = (self._root / table_folder(table)).absolute()
+        folder = self._root / table_folder(table)
         namespace, _ = _name(table)
         with _moved_on():
             with suppress(NamespaceAlreadyExistsError):
@@ -121,14 +127,15 @@ class IcebergTables:
                 location=str(folder),
                 properties={**_PROPERTIES, **_AT_FIRST, **_stamped(empty)},
             )
-        IcebergTable(made).append(files, columns, stamp)
+        IcebergTable(made, self._root).append(files, columns, stamp)
 
 
 class IcebergTable:
     """An Iceberg table as it was loaded."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, table: Table, root: Path) -> None:
+        """`root` is the folder of all tables."""
+        self._table, self._root = table, root
 
     @property
     def stamp(self) -> Stamp | None:
@@ -257,7 +264,7 @@ class IcebergTable:
         if not files:
             return
         transaction.add_files(
-            [str(each.path.absolute()) for each in files],
+            [f"{self._root}/{each.name}" for each in files],
             snapshot_properties=_stamped(stamp),
             check_duplicate_files=False,
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.core.identifiers import TableId
@@ -39,7 +38,8 @@ class Stamp:
 class DataFile:
     """A Parquet file that is to be part of a table; it is below the table's folder."""
 
-    path: Path
+    name: str
+    """Below the folder of all tables."""
     rows: int
     bytes: int
     order: int
@@ -97,7 +97,11 @@ class LoadedTable(Protocol):
 
 
 class LakeTables(Protocol):
-    """The tables of one format in one folder."""
+    """The tables of one format in one place."""
+
+    @property
+    def knows_outcomes(self) -> bool:
+        """Tell whether a commit that failed, for whatever reason, is never made afterwards."""
 
     def load(self, table: TableId) -> LoadedTable | None:
         """Load a table; None if there is none."""

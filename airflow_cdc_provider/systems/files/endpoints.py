@@ -1,0 +1,24 @@
+"""Where a store is, if it is not where its maker has it, and how long it is waited for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from airflow_cdc_provider.core.endpoint import Store
+
+TIMES: Mapping[str, str] = {"connect_timeout": "5s", "timeout": "60s"}
+"""Of one request."""
+MOST_RETRIES, RETRY_S = 4, 60
+_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+def endpoint_of(place: Store) -> str:
+    """Return the endpoint of S3, by the connection or else by the environment; empty for its own.
+
+    Other stores have none here.
+    """
+    if place.scheme != "s3":
+        return ""
+    said = (os.environ.get(name) for name in _VARIABLES)
+    return place.access.endpoint_url or next((each for each in said if each), "")

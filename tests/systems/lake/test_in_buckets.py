@@ -1,0 +1,185 @@
+"""A lake in a bucket: the behaviours of its log, and tables that nobody commits to twice there."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_cdc_provider.columns.source_port import SourceLook
+from airflow_cdc_provider.core.errors import FencedError, SinkUnreachableError
+from airflow_cdc_provider.systems.lake import naming
+from airflow_cdc_provider.systems.lake.tables import delta
+from airflow_cdc_provider.systems.lake.tables.store_options import options_of
+from tests.behaviours.sink_behaviours import SplitSinkBehaviours
+from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
+from tests.behaviours.sink_join_behaviours import JoinSinkBehaviours, join
+from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.behaviours.target_behaviours import TargetBehaviours
+from tests.servers.s3 import S3Server
+from tests.servers.s3_proxy import DENY, DROP_ANSWER, Proxy, Request, before
+from tests.systems.lake.steps import again_by, begun, change
+from tests.systems.lake.world import LakeWorld, rows_now
+
+
+@pytest.fixture
+def world(s3_server: S3Server, tmp_path: Path) -> LakeWorld:
+    bucket = replace(s3_server.folder(s3_server.fresh_bucket(), "lake", "delta"), commit_seconds=60)
+    return LakeWorld(root=tmp_path, form="delta", bucket=bucket)
+
+
+class TestSplitsOfALakeInABucket(SplitSinkBehaviours):
+    neighbours = 12
+
+
+class TestChangesOfALakeInABucket(ChangeSinkBehaviours):
+    pass
+
+
+class TestTargetsOfALakeInABucket(TargetBehaviours):
+    pass
+
+
+class TestJoinsInALakeInABucket(JoinSinkBehaviours):
+    pass
+
+
+def opened(world: LakeWorld) -> DeltaTable:
+    """The table as others open it."""
+    place = world.place.store
+    return DeltaTable(f"{place.uri}/shop.orders", storage_options=options_of(place))
+
+
+def published(world: LakeWorld) -> list[Row]:
+    return rows_now(pa.table(opened(world).to_pyarrow_table()), ["id"])
+
+
+def files(world: LakeWorld) -> list[str]:
+    """The files of changes in the table's folder."""
+    names = [name.rpartition("/")[2] for name in world.store.list("shop.orders/")]
+    return [name for name in names if name.startswith(("stream-", "changes-"))]
+
+
+def test_a_table_follows_the_log_and_holds_each_change_once(world: LakeWorld) -> None:
+    begun(world, (1, "a"), (2, "b"))
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (2, "b")]
+    sink = world.changes()
+    sink.apply(world.batch([update((1, "a"), (1, "A")), insert(3, "c")]))
+    sink.apply(world.batch([update((3, "c"), (4, "c")), delete(2, "b")], start=110))
+    for _ in range(2):
+        world.lake.publish_tables()
+        assert published(world) == [(1, "A"), (4, "c")]
+    assert len(files(world)) == 1
+    joins = world.opened(world.lake.open_joins())
+    join(world, joins, world.split(), (1, "A"), (5, "e"), high=120)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "A"), (5, "e")]
+    opened(world).optimize.compact()
+    change(world, 12)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "A"), (5, "e"), (12, "x")]
+
+
+def test_a_table_of_an_older_plan_is_exchanged_and_its_late_owner_stops(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    world.lake.publish_tables()
+    again_by(world, 2, (1, "new"))
+    world.under(2).publish_tables()
+    with pytest.raises(FencedError):
+        world.lake.publish_tables()
+    assert published(world) == [(1, "new")]
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[Proxy]:
+    with before(s3_server) as proxy:
+        yield proxy
+
+
+def through(proxy: Proxy, world: LakeWorld) -> LakeWorld:
+    """The same lake and pipeline, whose requests go through the proxy."""
+    assert world.bucket is not None
+    return replace(world, bucket=replace(world.bucket, access=proxy.server.access))
+
+
+def is_commit(request: Request) -> bool:
+    return request.is_put and "_delta_log/" in request.path
+
+
+@pytest.mark.parametrize("commit", ["the first", "a later one"])
+def test_a_commit_whose_answer_is_lost_counts_once_and_keeps_its_files(
+    commit: str, proxy: Proxy, world: LakeWorld
+) -> None:
+    begun(world, (1, "a"))
+    if commit == "a later one":
+        world.lake.publish_tables()
+    change(world, 10)
+    lost: list[str] = []
+
+    def rule(request: Request) -> str:
+        if is_commit(request) and not lost:
+            lost.append(request.path)
+            return DROP_ANSWER
+        return ""
+
+    proxy.rule = rule
+    through(proxy, world).lake.publish_tables()
+    assert len(lost) == 1
+    assert published(world) == [(1, "a"), (10, "x")]
+    change(world, 11)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x"), (11, "x")]
+
+
+def test_a_commit_that_arrives_late_finds_its_files(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    late: list[tuple[Any, ...]] = []
+    append = delta.LoadedDelta.append
+
+    def timed_out(*given: Any) -> None:
+        late.append(given)
+        raise OSError("no answer in time")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delta.LoadedDelta, "append", timed_out)
+        with pytest.raises(SinkUnreachableError, match="no answer in time"):
+            world.lake.publish_tables()
+    append(*late[0])
+    for _ in range(2):
+        world.lake.publish_tables()
+        assert published(world) == [(1, "a"), (10, "x")]
+
+
+def test_a_commit_that_is_denied_is_an_outage_and_is_made_up_for(
+    proxy: Proxy, world: LakeWorld
+) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    proxy.rule = lambda request: DENY if is_commit(request) else ""
+    with pytest.raises(SinkUnreachableError, match="tables cannot be committed to") as error:
+        through(proxy, world).lake.publish_tables()
+    assert world.place.access.secret not in str(error.value)
+    assert "\x1b" not in str(error.value)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
+def test_a_sink_goes_to_executors_with_its_key_and_never_shows_it(world: LakeWorld) -> None:
+    again: Any = pickle.loads(pickle.dumps(world.sink))
+    assert again == world.sink
+    assert world.place.access.secret not in f"{again!r}{again}{again.identity()}"
+    assert naming.namespace(world.place) == f"s3://{world.place.store.bucket}"
+    assert naming.dataset(world.place, world.orders.sink_table) == "lake/shop.orders"
+    assert world.sink.preflight([world.orders], SourceLook(())) == ()
