@@ -56,7 +56,7 @@ class LogFolder(StoreSection):
         return self
 
 
-class ChangelogSinkSection(SinkSection, LogFolder):
+class ChangelogSinkSection(LogFolder, SinkSection):
     """Files that hold every change, in a folder."""
 
     type: Literal["changelog"] = Field(description="Files that hold every change.")
