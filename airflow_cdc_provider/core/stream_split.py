@@ -206,8 +206,7 @@ def hand_off(
     """Make the stream split from the finished splits of whole tables.
 
     With a `running` stream, tables read again or added join it: the stream goes back to their
-    smallest watermark and the other tables skip up to where they were. A start without a place in
-    the log has that of the latest H that it covers: where nothing comes, it is at the log's end.
+    smallest watermark and the other tables skip up to where they were.
     """
     if not finished and running is None:
         raise ValueError("hand-off needs finished splits or a running stream")
@@ -228,8 +227,7 @@ def hand_off(
     if running is not None:
         starts.append(running.start)
     tables = sorted((*joining, *staying), key=lambda progress: progress.table)
-    start = smallest(starts).placed_by(split.consistent_at for split in finished)
-    return StreamSplit(start=start, stop=stop, tables=tuple(tables))
+    return StreamSplit(start=smallest(starts), stop=stop, tables=tuple(tables))
 
 
 def _applied(progress: TableProgress, stream_start: LogPosition) -> LogPosition:

@@ -6,10 +6,6 @@ import pytest
 from hypothesis import given
 
 from airflow_cdc_provider.core.errors import IncomparablePositionsError
-from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyKind, KeyRange
-from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
-from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import (
     BinlogPosition,
@@ -99,15 +95,3 @@ def test_a_position_that_has_a_place_keeps_it() -> None:
     assert start.placed_by([high]) == start
     by_file = MySqlPosition(HERE, BinlogPosition(1, 4))
     assert by_file.placed_by([high]) == by_file
-
-
-def test_a_stream_of_gtids_alone_begins_at_a_place_if_an_h_is_there() -> None:
-    low = MySqlPosition(HERE, None, GtidSet.parse(f"{HERE}:1-7"))
-    high = MySqlPosition(HERE, BinlogPosition(2, 70), GtidSet.parse(f"{HERE}:1-7"))
-    table = TableId("shop", "texts")
-    split = SnapshotSplit(table, 0, ("name",), (KeyKind.TEXT,), KeyRange())
-    stream = hand_off([FinishedSplit(split, low, high)], backfilled=False)
-    assert stream.start.reaches(high)
-    later = MySqlPosition(HERE, BinlogPosition(2, 90), GtidSet.parse(f"{HERE}:1-8"))
-    stream = hand_off([FinishedSplit(split, low, later)], backfilled=False)
-    assert stream.start == low
