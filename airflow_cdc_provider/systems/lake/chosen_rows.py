@@ -95,8 +95,7 @@ class RowChoice:
             kind = self.table.column(name).type
             found.append(form(self._values(changes, name), kind))
             sought.append(key_column(parts, found[-1].type))
-        is_listed: BoolArray = np.isin(row_hashes(found).one, row_hashes(sought).one)
-        return is_listed
+        return are_among(found, row_hashes(sought).one)
 
     def _values(self, rows: pa.RecordBatch, name: str) -> pa.Array:
         """Return a column in the value model."""
@@ -114,8 +113,13 @@ class RowChoice:
 
 def of_hashes(rows: pa.RecordBatch, names: Sequence[str], sought: WordArray) -> pa.RecordBatch:
     """Return the rows whose key has one of these hashes: those that are sought, and few others."""
-    found = row_hashes([rows.column(name) for name in names]).one
-    return rows.filter(mask_of(np.isin(found, sought)))
+    return rows.filter(mask_of(are_among([rows.column(name) for name in names], sought)))
+
+
+def are_among(keys: Sequence[pa.Array], sought: WordArray) -> BoolArray:
+    """Tell which keys, one array a column, have one of these hashes."""
+    found: BoolArray = np.isin(row_hashes(keys).one, sought)
+    return found
 
 
 def bounds_of(name: str, values: pa.Array) -> Bounds | None:

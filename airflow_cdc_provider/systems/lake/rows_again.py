@@ -14,7 +14,7 @@ since is read. Keys that the log has changed since then are there, whole, as the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -132,7 +132,8 @@ class LakeSplitLook:
             return None
         wanted = self._wanted(joined, held.columns)
         rows, size = [], 0
-        for batch in self._current(held.batches(_names(held, wanted), wanted.bounds), wanted):
+        changes = held.batches(_names(held, wanted), wanted.bounds)
+        for batch in last_changes(changes, self._key, wanted.choose):
             rows.append(batch)
             if (size := size + batch.nbytes) > _HELD_BYTES:
                 return None
@@ -148,7 +149,8 @@ class LakeSplitLook:
         stale, is_missing = [], np.ones(wanted.rows.num_rows, np.bool_)
         first = place.state.counts.events
         if held is not None:
-            for batch in self._current(self._changes(held, wanted, place.state), wanted):
+            found = self._changes(held, wanted, place.state)
+            for batch in last_changes(found, self._key, wanted.choose):
                 gone, known = self._differing(batch, wanted)
                 first = max(first, 1 + pc.max(batch.column(ORDER)).as_py())
                 stale.append(gone)
@@ -174,12 +176,6 @@ class LakeSplitLook:
             chain.from_iterable(each.to_batches() for each in rows),
             chain.from_iterable(batches_of(held.store, each, columns) for each in since),
         )
-
-    def _current(
-        self, changes: Iterable[pa.RecordBatch], wanted: _Wanted
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the current rows of the split's keys."""
-        yield from last_changes(changes, self._key, wanted.choose)
 
     def _wanted(self, joined: JoinedRows, there: pa.Schema | None) -> _Wanted:
         """Return what a split is to have, in the types that the table has for its columns."""

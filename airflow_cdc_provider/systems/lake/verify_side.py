@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 
-import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
@@ -31,7 +30,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import OutputColumn
-from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice
+from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, are_among
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
@@ -64,8 +63,7 @@ class LakeColumnsSide:
 
         def is_wanted(found: tuple[pa.Array, ...]) -> BoolArray:
             sought = [key_column(p, a.type) for p, a in zip(columns, found, strict=True)]
-            inside: BoolArray = np.isin(row_hashes(found).one, row_hashes(sought).one)
-            return inside
+            return are_among(found, row_hashes(sought).one)
 
         yield from self._current(is_wanted)
 
