@@ -172,8 +172,20 @@ class StreamSplit:
     @property
     def reach(self) -> LogPosition:
         """Return the latest position of which the sink has rows: the start, or an H to pass."""
-        highs = [high for progress in self.tables for high in progress.consistent_at]
-        return reduce(lambda one, other: one.join(other), highs, self.start.placed_by(highs))
+        return reduce(lambda one, other: one.join(other), self._highs, self.place)
+
+    @property
+    def place(self) -> LogPosition:
+        """Return the start with a place in the log: its own, or that of the latest H it covers.
+
+        With neither it has none. Reading begins at the start itself, which may be known elsewhere.
+        """
+        return self.start.placed_by(self._highs)
+
+    @property
+    def _highs(self) -> list[LogPosition]:
+        """Return each H that the stream has still to pass."""
+        return [high for progress in self.tables for high in progress.consistent_at]
 
     def read(self, tables: Collection[TableId]) -> StreamSplit:
         """Return the stream with tables marked whose rows are all in the sink now."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -21,12 +22,14 @@ from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
 from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.pipeline.conftest import FILE, Shop
 from tests.pipeline.shop_steps import publish
 from tests.pipeline.without_spark import options, refused_job
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 from tests.servers.throwaway import MySqlServer
 
 TO_ANONYMOUS = ("ON_PERMISSIVE", "OFF_PERMISSIVE")
@@ -199,3 +202,26 @@ def test_files_without_a_transaction_are_no_harm(shop: Shop) -> None:
     shop.at_source("INSERT INTO orders VALUES ('c', 'three')")
     followed(run)
     assert shop.sink_rows("SELECT id FROM orders") == [("c",)]
+
+
+def test_a_stream_that_has_nothing_to_read_is_not_behind(shop: Shop) -> None:
+    """Nothing comes that would tell it of a place, and it is at the end of the log."""
+    run = handed_off(shop)
+    generation = run.store.ensure(run.name).generation
+    spec, stop = stream_spec(run.model, generation, mode="continuous"), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        stream = pool.submit(small_work._work, run, spec, stop)
+        try:
+            wait_until(lambda: lag_us(run) == 0)
+            # the test publishes no rows, and the stream brings none
+            assert not verify(shop.run(), settle_s=20.0).equal
+            shop.at_source("INSERT INTO orders VALUES ('c', 'three')")
+            wait_until(lambda: shop.sink_rows("SELECT id FROM orders") == [("c",)])
+        finally:
+            stop.set()
+        stream.result()
+
+
+def lag_us(run: Run) -> int | None:
+    told = run.store.stream(run.name)
+    return None if told is None else told.lag_us

@@ -71,6 +71,8 @@ class _SinkLook:
     """What the heartbeat read from the sink's ledger."""
 
     split: StreamSplit
+    place: LogPosition
+    """The split's start, with its place in the log wherever one is known."""
     counts: StreamCounts
     tables: Mapping[TableId, TableCounts]
     needed: tuple[LogPosition, ...] = ()
@@ -150,7 +152,7 @@ class Heartbeat:
             owner = self._sink.owner
             if self._sink_look.is_fresh:
                 self._following.note_committed(seen.split, seen.counts)
-            told = self._state(seen.split, seen.counts, self._lag)
+            told = self._state(seen, self._lag)
             self._store.beat(
                 owner.pipeline, owner.generation, told, counts=seen.tables, is_last=is_last
             )
@@ -185,7 +187,7 @@ class Heartbeat:
         is_known = self._sink_look.is_fresh and self._source_look.is_fresh
         if not is_known or seen is None or source_end is None:
             return False
-        reached = self._following.passed_over.reached(seen.split.start)
+        reached = self._following.passed_over.reached(seen.place)
         return self._recovery.is_shown(
             StreamLook(
                 at_s=time.monotonic(),
@@ -208,15 +210,20 @@ class Heartbeat:
         if split is None:
             return None
         # what is consistent at this very position
-        told = split.passed(split.start), ledger.counts()
-        progress = split.start, told[1].batches
-        self._locks.look(ledger, progress, is_behind=self._is_behind(split))
-        return _SinkLook(*told, self._count_tables(ledger, split), self._needed(ledger, split))
+        here, counts = split.passed(split.start), ledger.counts()
+        self._locks.look(ledger, (split.start, counts.batches), is_behind=self._is_behind(split))
+        return _SinkLook(
+            here,
+            split.place,
+            counts,
+            self._count_tables(ledger, split),
+            self._needed(ledger, split),
+        )
 
     def _is_behind(self, split: StreamSplit) -> bool:
         """Tell whether log waits, as far as the source was heard of."""
         end = self._source_look.answer
-        return end is not None and not self._following.passed_over.reached(split.start).reaches(end)
+        return end is not None and not self._following.passed_over.reached(split.place).reaches(end)
 
     def _needed(self, ledger: Ledger, split: StreamSplit) -> tuple[LogPosition, ...]:
         """Return from where on the log may be read again; empty where the source does not ask."""
@@ -260,9 +267,10 @@ class Heartbeat:
 
     # --- what they saw ------------------------------------------------------------------------
 
-    def _state(self, split: StreamSplit, counts: StreamCounts, lag: Lag) -> StreamState:
+    def _state(self, seen: _SinkLook, lag: Lag) -> StreamState:
         """Return the stream's state to be stored: position, end of the log, counts, lag."""
-        reached = self._following.passed_over.reached(split.start)
+        split, counts = seen.split, seen.counts
+        reached = self._following.passed_over.reached(seen.place)
         now_us = time.time_ns() // 1000
         look = self._source_look
         is_known = look.error is None and look.silent_s <= SILENT_S

@@ -56,8 +56,7 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
     if not all(each.is_paused for each in stopped):
         return None  # a job tries these again
     stream = stored.passed(stored.start)
-    highs = [high for progress in stored.tables for high in progress.consistent_at]
-    end = _end_if_reached(run, stream, stream.start.placed_by(highs))
+    end = _end_if_reached(run, stream, stored.place)
     if end is None:
         return None
     _tell(run, generation, _state(run, stream, counts, end), changed)

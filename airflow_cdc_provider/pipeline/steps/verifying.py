@@ -130,7 +130,7 @@ def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
     with closing(open_ledger(run)) as ledger:
         while True:
             stream = ledger.stream()
-            if stream is not None and (covers(stream.start, end) or _nothing_waits(run, end)):
+            if stream is not None and (covers(stream.place, end) or _nothing_waits(run, end)):
                 return True
             if not _streams(run):
                 return False
