@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "CDC_FAMILIES"
-FOLDERS = {"cli", "end_to_end", "pipeline", "spark"}
+FOLDERS = {"cli", "end_to_end", "pipeline", "soak", "spark"}
 _OF_A_FAMILY = re.compile(r"Test\w*(MySql|MariaDb)")
 _FAMILIES = {"mysql", "mariadb"}
 
