@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from airflow_cdc_provider.core.errors import (
     SinkUnreachableError,
 )
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg
 from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
@@ -211,6 +213,31 @@ def test_an_old_owner_that_comes_late_adds_nothing(
     assert published(world) == [(1, "new")]
     with pytest.raises(FencedError):
         world.lake.publish_tables()
+
+
+@pytest.mark.parametrize("after", ["rows", "columns alone"])
+def test_a_commit_without_rows_is_made_on_the_table_as_it_was_loaded_or_not_at_all(
+    after: str, world: LakeWorld
+) -> None:
+    """Else it would say that the table has less than it has, and the rest came twice."""
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    opened = {"iceberg": iceberg, "delta": delta}[world.form].open_tables
+    name = str(world.pipeline)
+    state = Manifest(world.store, name).read()
+    late = opened(world.place.store, name, state).load(world.orders.sink_table)
+    assert late is not None
+    stamp = late.stamp
+    assert stamp is not None
+    if after == "rows":
+        change(world, 10)
+        world.lake.publish_tables()
+    else:
+        first = opened(world.place.store, name, state).load(world.orders.sink_table)
+        assert first is not None
+        first.append([], first.columns, replace(stamp, files=stamp.files + 2))
+    with pytest.raises(TableMovedError):
+        late.append([], late.columns, replace(stamp, files=stamp.files + 1))
 
 
 def test_others_may_append_and_nothing_of_theirs_or_ours_is_lost(world: LakeWorld) -> None:

@@ -200,19 +200,16 @@ class IcebergTable:
         """Add files in one commit."""
         with self._commit(columns, stamp) as transaction:
             self._add(transaction, files, stamp)
-            if files:
-                transaction.set_properties({_WRITTEN: str(stamp.files)})
 
     def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Put files in the place of all that is there, in one commit."""
         kept = kept_columns(self.columns, columns)
         with self._commit(columns, stamp, kept) as transaction:
-            if self._table.current_snapshot() is not None:
+            if any(self._table.scan().plan_files()):
                 # whoever goes back to this snapshot has nothing of ours
                 nothing = replace(stamp, plan_id="", files=0)
                 transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(nothing))
             self._add(transaction, files, stamp)
-            transaction.set_properties({_WRITTEN: str(stamp.files) if files else ""})
 
     def tidy(self) -> None:
         """Expire snapshots by the table's own settings, and delete what only they had as lists.
@@ -260,12 +257,18 @@ class IcebergTable:
             yield transaction
 
     def _add(self, transaction: Transaction, files: Sequence[DataFile], stamp: Stamp) -> None:
-        """Add files to a commit as they are."""
+        """Add files to a commit as they are, if any, as a snapshot.
+
+        Without one the catalog would compare nothing with the table as it was loaded.
+        """
+        transaction.set_properties({_WRITTEN: str(stamp.files)})
+        told = _stamped(stamp)
         if not files:
+            transaction.update_snapshot(snapshot_properties=told).fast_append().commit()
             return
         transaction.add_files(
             [f"{self._root}/{each.name}" for each in files],
-            snapshot_properties=_stamped(stamp),
+            snapshot_properties=told,
             check_duplicate_files=False,
         )
 
