@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from obstore.exceptions import BaseError
-from obstore.store import from_url
+from obstore.store import S3Store, from_url
 
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.systems.files.bucket_errors import short
 from airflow_cdc_provider.systems.files.endpoints import (
+    ENDPOINT_NAME,
     MOST_RETRIES,
     RETRY_S,
     TIMES,
@@ -39,8 +40,7 @@ def client_of(place: Store) -> Client:
 def _client_of(place: Store, process: int) -> Client:  # noqa: ARG001 - a fork needs its own
     """Return the client of a place in one process."""
     access = place.access
-    config = {"region": access.region, "endpoint": access.endpoint_url}
-    given: dict[str, Any] = {"config": {name: value for name, value in config.items() if value}}
+    given: dict[str, Any] = {}
     if access.key_id:
         key = {
             "access_key_id": access.key_id,
@@ -52,7 +52,18 @@ def _client_of(place: Store, process: int) -> Client:  # noqa: ARG001 - a fork n
     is_plain = endpoint_of(place).startswith("http://")
     given["client_options"] = {**TIMES, "allow_http": is_plain}
     try:
-        return from_url(place.uri, retry_config=cast(Any, _RETRIES), **given)
+        if place.scheme != "s3":
+            return from_url(place.uri, retry_config=cast(Any, _RETRIES), **given)
+        prefix = place.path.strip("/")
+        config = {"aws_region": access.region, ENDPOINT_NAME: access.endpoint_url}
+        said: Any = {name: value for name, value in config.items() if value}
+        return S3Store(
+            place.bucket,
+            prefix=prefix or None,
+            config=said,
+            retry_config=cast(Any, _RETRIES),
+            **given,
+        )
     except (BaseError, ValueError) as error:
         raise RefusedError(
             f"the store cannot be opened: {short(error)}",

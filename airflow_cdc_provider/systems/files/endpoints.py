@@ -10,6 +10,8 @@ from airflow_cdc_provider.core.endpoint import Store
 TIMES: Mapping[str, str] = {"connect_timeout": "5s", "timeout": "60s"}
 """Of one request."""
 MOST_RETRIES, RETRY_S = 4, 60
+ENDPOINT_NAME = "aws_endpoint_url_s3"
+"""As the libraries call it; by another of its names the environment would be asked first."""
 _VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 

@@ -213,6 +213,16 @@ def test_a_store_that_does_not_answer_is_an_outage() -> None:
     assert "s3cret" not in repr(store.__dict__)
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_where_the_connection_says_that_a_store_is_the_environment_is_not_asked(
+    name: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "http://127.0.0.1:1")
+    store = open_files(s3_server.store(s3_server.fresh_bucket()))
+    assert store.put_if_absent("one", b"x")
+    assert store.read("one") == b"x"
+
+
 def test_the_environment_says_how_to_get_in(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

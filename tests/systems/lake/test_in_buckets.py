@@ -87,6 +87,16 @@ def test_a_table_follows_the_log_and_holds_each_change_once(world: LakeWorld) ->
     assert published(world) == [(1, "A"), (5, "e"), (12, "x")]
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_the_environment_is_not_asked_where_the_connection_says_that_the_store_is(
+    name: str, world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "http://127.0.0.1:1")
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a")]
+
+
 def test_a_table_of_an_older_plan_is_exchanged_and_its_late_owner_stops(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     change(world, 10)

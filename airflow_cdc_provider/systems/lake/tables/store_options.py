@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.systems.files.endpoints import (
+    ENDPOINT_NAME,
     MOST_RETRIES,
     RETRY_S,
     TIMES,
     endpoint_of,
 )
+
+_SECONDS = {name: value.removesuffix("s") for name, value in TIMES.items()}
 
 
 def options_of(place: Store) -> dict[str, str] | None:
@@ -25,9 +30,33 @@ def options_of(place: Store) -> dict[str, str] | None:
         "aws_session_token": access.token,
         "aws_region": access.region,
         "aws_endpoint_url": endpoint,
+        ENDPOINT_NAME: endpoint,
         "aws_allow_http": "true" if endpoint.startswith("http://") else "",
         "max_retries": str(MOST_RETRIES),
         "retry_timeout": f"{RETRY_S}s",
         **TIMES,
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+def iceberg_options_of(place: Store) -> dict[str, str]:
+    """Return PyIceberg's properties for the files of a place; none for a folder.
+
+    What is not said here its library finds in the environment. A store that is elsewhere has no
+    region to be asked for.
+    """
+    if place.scheme != "s3":
+        return {}
+    access, endpoint = place.access, endpoint_of(place)
+    said = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
+    region = access.region or next((each for each in said if each), "")
+    options = {
+        "s3.access-key-id": access.key_id,
+        "s3.secret-access-key": access.secret,
+        "s3.session-token": access.token,
+        "s3.region": region or ("us-east-1" if endpoint else ""),
+        "s3.endpoint": endpoint,
+        "s3.connect-timeout": _SECONDS["connect_timeout"],
+        "s3.request-timeout": _SECONDS["timeout"],
     }
     return {name: value for name, value in options.items() if value}
