@@ -18,6 +18,8 @@ _PARTS = re.compile(r"([^/?#]*)(?:/([^?#]*))?(?:\?([^#]*))?")
 _PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*))(?::([0-9]{1,5}))?")
 TOKEN_OPTION = "aws_session_token"  # noqa: S105 - the name of an option
 """An option whose value is as secret as a password."""
+CATALOG_OPTION = "catalog_dsn"
+"""An option whose value is a DSN itself."""
 _ENCODE = "write /, ?, #, @ and % of user and password URL-encoded, such as %2F for / and %40 for @"
 
 
@@ -105,4 +107,7 @@ def passwords_in(text: str) -> frozenset[str]:
         return frozenset(piece for piece in (password, *pieces) if len(piece) > 2)
     written = text.partition("://")[2].rpartition("@")[0].partition(":")[2]
     found = (dsn.password, written, dsn.options.get(TOKEN_OPTION, ""))
-    return frozenset(each for each in found if each)
+    inner = dsn.options.get(CATALOG_OPTION, "")
+    return frozenset(each for each in found if each) | (
+        passwords_in(inner) if inner else frozenset()
+    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
+from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
 from airflow_cdc_provider.core.kinds import kinds
 from airflow_cdc_provider.core.store_access import (
@@ -137,6 +138,8 @@ class Folder:
     """Of tables that follow the files: the seconds from one commit to the next."""
     access: StoreAccess = field(default=AS_THE_ENVIRONMENT_SAYS, repr=False)
     """How to get into the store."""
+    catalog: CatalogAccess | None = None
+    """Which server knows its tables; None for a catalog in the folder, or none at all."""
 
     @property
     def identity(self) -> str:
@@ -154,18 +157,22 @@ class Folder:
     def address(self) -> str:
         """Return the folder as a URL with all its options; `parse_sink` reads that back.
 
-        With the key of its store, if it has one: then it is as secret as that.
+        With the key of its store and the account of its catalog, if it has them: then it is as
+        secret as those.
         """
         queries = "&with_queries=1" if self.with_queries else ""
         types = "&debezium_types=1" if self.debezium_types else ""
         pace = f"&commit_seconds={self.commit_seconds}" if self.commit_seconds else ""
+        told = f"form={self.form}{queries}{types}{pace}"
+        if self.catalog is not None:
+            told = f"{told}&{urlencode(self.catalog.options)}"
         if self.access == AS_THE_ENVIRONMENT_SAYS:
-            return f"{self.identity}{queries}{types}{pace}"
+            return f"{self.store.uri}?{told}"
         store, access = self.store, self.access
         account = (access.key_id, access.secret)
         prefix = store.path.lstrip("/")
         place = Dsn(store.scheme, store.bucket, None, *account, prefix, access.options).text()
-        return f"{place}{'&' if '?' in place else '?'}form={self.form}{queries}{types}{pace}"
+        return f"{place}{'&' if '?' in place else '?'}{told}"
 
     def __str__(self) -> str:
         return self.path
@@ -196,7 +203,7 @@ def parse_sink(dsn: str) -> SinkPlace:
     debezium_types = _flag(parts.options, "debezium_types", default=False)
     pace = int(parts.options.get("commit_seconds", 0))
     options = (parts.options["form"], with_queries, debezium_types, pace)
-    return Folder(path, *options, access)
+    return Folder(path, *options, access, CatalogAccess.of(parts.options))
 
 
 def _looks_like() -> str:

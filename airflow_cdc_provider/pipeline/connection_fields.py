@@ -26,6 +26,7 @@ STATE_TYPE = "cdc_state"
 """Its field `kind` says which database it is; the others are of the same names on all."""
 _POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
 _AWS = "aws"
+_HTTP_TYPES = frozenset({"iceberg", "http", "https", "generic"})
 _SQLITE = "sqlite"
 _STATE = "state"
 _STATE_KINDS = frozenset({"mysql", "mariadb", _SQLITE}) | _POSTGRES_TYPES
@@ -139,6 +140,48 @@ class ConnectionFields:
             raise self._refused(
                 str(error), "give the id of a key and its secret, or none"
             ) from None
+
+    def catalog_dsn(self, catalog: str) -> str:
+        """Return the DSN of a SQL catalog's database, or the URL of a REST catalog's server.
+
+        With the account; a password without a login is a token.
+        """
+        if catalog == "sql":
+            if self.kind == _SQLITE:
+                raise self._refused(
+                    "a catalog of SQLite is a file in the folder of its tables",
+                    "leave catalog out, or name a server",
+                )
+            return self.dsn()
+        if self.kind not in _HTTP_TYPES:
+            raise self._refused(
+                f"connection {self.conn_id!r} is of type {self.kind!r}",
+                "make it one of type iceberg or http with the server's URL as its host",
+            )
+        if self.extra:
+            raise self._refused(
+                f"{', '.join(sorted(self.extra))} is not known of a catalog",
+                "leave the extra out; what is not secret goes into catalog.properties",
+            )
+        return self._url_of_host()
+
+    def _url_of_host(self) -> str:
+        """Return the server's URL, with the account: the host may be one itself."""
+        account = (self.login, self.password)
+        if "://" not in self.host:
+            scheme = "http" if self.kind == "http" else "https"
+            return Dsn(scheme, self.host, self.port, *account, self.schema, {}).text()
+        try:
+            url = parse_dsn(self.host)
+        except DsnError as error:
+            raise not_encoded(self.conn_id, str(error)) from None
+        if url.scheme not in {"http", "https"} or url.user or url.password or url.options:
+            raise self._refused(
+                "its host is no URL of a server that begins with https:// or http://",
+                "write the URL alone; login and password have fields of their own",
+            )
+        path = url.path.strip("/") or self.schema
+        return Dsn(url.scheme, url.host, url.port or self.port, *account, path, {}).text()
 
     def _of_system(self, kind: SystemKind) -> str:
         """Return the connection as a DSN of a server of that system."""

@@ -36,6 +36,10 @@ _NO_TEXT = "\ufffd\x00"
 """What stands for bytes that are none of UTF-8, and what no environment variable can hold."""
 _EXAMPLE_SERVER = "mysql://user:password@host:3306/"
 _EXAMPLE_ACCESS = "aws://key:secret@/?region_name=eu-central-1"
+_EXAMPLE_CATALOGS = {
+    "sql": "postgresql://user:password@host/database",
+    "rest": "https://id:secret@host/path",
+}
 DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
 MasterOf = Callable[[str], str | None]
@@ -259,24 +263,40 @@ def _sink_place(loaded: LoadedPipeline, dsn: str) -> SinkPlace:
 
 
 def _address_of_sink(loaded: LoadedPipeline, dsn_of: DsnOf) -> str:
-    """Return the URL of the place that the file names, with the key of a store; empty for none."""
+    """Return the URL of the place that the file names, with the ways in; empty for none."""
     sink = loaded.model.sink
-    if sink.access is None:
+    catalog = sink.server_of_tables
+    if sink.access is None and catalog is None:
         return sink.address
-    fields = _store_fields(sink.access, dsn_of)
-    if fields is None:
-        raise loaded.refusal(_missing(("sink",), sink.access, example=_EXAMPLE_ACCESS))
     place = parse_sink(sink.address)
-    return replace(place, access=fields.store_access()).address if isinstance(place, Folder) else ""
+    if not isinstance(place, Folder):
+        return ""
+    if sink.access is not None:
+        fields = _fields_of(loaded, ("sink",), sink.access, dsn_of, example=_EXAMPLE_ACCESS)
+        place = replace(place, access=fields.store_access())
+    if catalog is not None:
+        dsn, at = "", ("sink", "catalog")
+        if catalog.reference is not None:
+            example = _EXAMPLE_CATALOGS[catalog.type]
+            fields = _fields_of(loaded, at, catalog.reference, dsn_of, example=example)
+            dsn = fields.catalog_dsn(catalog.type)
+        place = replace(place, catalog=catalog.access(dsn))
+    return place.address
 
 
-def _store_fields(reference: Reference, dsn_of: DsnOf) -> ConnectionFields | None:
-    """Return the connection that says how to get into a store, None if there is none."""
+def _fields_of(
+    loaded: LoadedPipeline, path: Path, reference: Reference, dsn_of: DsnOf, *, example: str
+) -> ConnectionFields:
+    """Return the connection that says how to get in; refuse the line that names none."""
     if reference.dsn_env is None:
         conn_id = reference.conn_id or ""
-        return dsn_of.fields(conn_id) if isinstance(dsn_of, Connections) else None
-    stored = dsn_of(reference)
-    return ConnectionFields.read(reference.dsn_env, stored) if stored else None
+        found = dsn_of.fields(conn_id) if isinstance(dsn_of, Connections) else None
+    else:
+        stored = dsn_of(reference)
+        found = ConnectionFields.read(reference.dsn_env, stored) if stored else None
+    if found is None:
+        raise loaded.refusal(_missing(path, reference, example=example))
+    return found
 
 
 def _endpoint(loaded: LoadedPipeline, path: Path, dsn: str) -> Endpoint:

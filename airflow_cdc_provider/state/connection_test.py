@@ -16,7 +16,7 @@ from sqlalchemy import Column, Engine, Integer, MetaData, Table, delete, false, 
 from sqlalchemy.exc import DBAPIError
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, StateUnreachableError
-from airflow_cdc_provider.state.dsn import open_engine
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.state.migrate import HEAD, stored_version
 from airflow_cdc_provider.state.tables import VERSION_TABLE, events
 

@@ -19,8 +19,8 @@ from sqlalchemy import Connection, Engine, update
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, FencedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.databases.engines import begin_writing
 from airflow_cdc_provider.state.database_errors import explained
-from airflow_cdc_provider.state.dsn import begin_writing
 from airflow_cdc_provider.state.reader import SqlStateReader, find_pipeline
 from airflow_cdc_provider.state.tables import pipelines
 

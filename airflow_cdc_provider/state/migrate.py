@@ -18,7 +18,7 @@ from sqlalchemy import column as sql_column
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, RetryableError
-from airflow_cdc_provider.state.dsn import begin_writing
+from airflow_cdc_provider.databases.engines import begin_writing
 from airflow_cdc_provider.state.tables import VERSION_TABLE
 
 HEAD = "0007"

@@ -12,10 +12,10 @@ from pathlib import Path
 from sqlalchemy import Engine, StaticPool, create_engine, inspect
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.databases.engines import open_engine
+from airflow_cdc_provider.databases.patience import ANSWER_S, LOOK_S
 from airflow_cdc_provider.state.database_errors import explained
-from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.migrate import HEAD, stored_version
-from airflow_cdc_provider.state.patience import ANSWER_S, LOOK_S
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
 

@@ -36,12 +36,12 @@ from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.databases.engines import open_engine
+from airflow_cdc_provider.databases.patience import ANSWER_S, MIGRATION_S
 from airflow_cdc_provider.state.announcements import AnnouncementStore
 from airflow_cdc_provider.state.database_errors import explained
-from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.fencing import known_pipeline
 from airflow_cdc_provider.state.migrate import bring_up_to_date, is_up_to_date
-from airflow_cdc_provider.state.patience import ANSWER_S, MIGRATION_S
 from airflow_cdc_provider.state.request_rows import cancel_open
 from airflow_cdc_provider.state.request_store import RequestStore
 from airflow_cdc_provider.state.rows import Values, plan_values, stream_values

@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.ports import StateReader
-from airflow_cdc_provider.state.dsn import open_engine
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.triggers.places import dsn_of_state, now_us
 

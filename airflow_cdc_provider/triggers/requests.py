@@ -206,7 +206,7 @@ class CdcRequestTrigger(BaseTrigger):
 def _open_reader(dsn: str) -> Any:
     """Open the state store for reading."""
     # SQLAlchemy is loaded where a trigger runs, not where a DAG is parsed
-    from airflow_cdc_provider.state.dsn import open_engine  # noqa: PLC0415 - see above
+    from airflow_cdc_provider.databases.engines import open_engine  # noqa: PLC0415 - see above
     from airflow_cdc_provider.state.reader import SqlStateReader  # noqa: PLC0415 - see above
 
     return SqlStateReader(open_engine(dsn))

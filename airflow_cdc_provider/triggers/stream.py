@@ -29,9 +29,9 @@ from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.records import NoteKind, Outage, PipelineState, StreamState
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.table_picks import is_new_table_event
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.hooks.notify import watch_of_trigger
-from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.state.store import open_store
 from airflow_cdc_provider.triggers.lines import (

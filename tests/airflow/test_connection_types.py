@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.hooks.cdc import CdcHook, CdcSinkHook, CdcStateHook
-from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.migrate import HEAD
 from airflow_cdc_provider.state.store import open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE

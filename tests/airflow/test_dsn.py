@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.hooks.dsn import AirflowDsns, dsn_of
 from airflow_cdc_provider.hooks.steps import find_spark_master
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, EnvironmentMasters
 from airflow_cdc_provider.pipeline.file.model import Reference
-from airflow_cdc_provider.state.dsn import open_engine
 
 
 def connection(**fields: Any) -> Connection:

@@ -35,6 +35,7 @@ AIRFLOW_ROOMS = (
 FORBIDDEN: dict[str, set[str]] = {
     "alerts": {"airflow", "pyspark"} | COLUMNS,
     "columns": CONTROL | {"pandas", "pymysql", "pyspark"},
+    "databases": {"airflow", "pyspark"} | COLUMNS,
     "engine": CONTROL | {"pandas", "pyspark"},
     "systems": CONTROL | {"pandas", "pyspark"},
     "views": {"airflow", "pyspark"},
@@ -59,6 +60,7 @@ for name in sys.argv[1:]:
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 COMMITTERS = {
+    f"{PACKAGE}.systems.lake.tables.catalogs": "pyiceberg",
     f"{PACKAGE}.systems.lake.tables.iceberg": "pyiceberg",
     f"{PACKAGE}.systems.lake.tables.delta": "deltalake",
 }

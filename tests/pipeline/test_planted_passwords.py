@@ -21,11 +21,11 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.engine.job import JobServers
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
-from airflow_cdc_provider.state.dsn import open_engine
 
 NEEDLES = ("Xq7vKz", "Jw4TpM", "58213")
 FILE = """\

@@ -8,6 +8,9 @@ prints its port and serves until its input ends, so that it never outlives who s
 as S3 does. It carries requests out side by side, without S3's promise that of two puts at the same
 moment only one is done: `_one_at_a_time` makes that promise here. What S3 itself does with two puts
 at once is in its documentation, and is tried nowhere here.
+
+It speaks Glue, too. Glue refuses a change of a table that is no more of the version that the
+request names; this server changes it, so `_compare_versions` makes that promise here.
 """
 
 from __future__ import annotations
@@ -91,6 +94,27 @@ def _one_at_a_time(application: Any) -> Any:
     return in_turn
 
 
+def _compare_versions() -> None:
+    """Let Glue refuse a change of a table's version that another change has taken the place of."""
+    from moto.glue.exceptions import GlueClientError  # noqa: PLC0415
+    from moto.glue.responses import GlueResponse  # noqa: PLC0415
+
+    class ConcurrentModificationException(GlueClientError):  # noqa: N818 - Glue's own name
+        pass
+
+    change = GlueResponse.update_table
+
+    def compared(self: Any) -> Any:
+        asked = self.parameters
+        table = self.glue_backend.get_table(asked["DatabaseName"], asked["TableInput"]["Name"])
+        if asked.get("VersionId") not in (None, table.as_dict()["VersionId"]):
+            name = ConcurrentModificationException.__name__
+            raise ConcurrentModificationException(name, "Update table failed due to concurrent ...")
+        return change(self)
+
+    GlueResponse.update_table = compared  # type: ignore[method-assign]
+
+
 def main() -> None:
     from moto.moto_server.werkzeug_app import (  # noqa: PLC0415
         DomainDispatcherApplication,
@@ -99,6 +123,7 @@ def main() -> None:
     from werkzeug.serving import make_server  # noqa: PLC0415
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    _compare_versions()
     application = _one_at_a_time(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()

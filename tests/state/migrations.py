@@ -14,8 +14,8 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.state import migrate
-from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.store import open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
 from tests.behaviours.request_behaviours import request_of

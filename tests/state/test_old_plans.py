@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_codec import plan_to_json
 from airflow_cdc_provider.core.table_schema import TypeKind
-from airflow_cdc_provider.state.dsn import open_engine
+from airflow_cdc_provider.databases.engines import open_engine
 from airflow_cdc_provider.state.store import open_store
 from tests.behaviours.state_behaviours import plan_of
 

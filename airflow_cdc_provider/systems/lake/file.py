@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.systems.sections.base import SinkSection, StoreSection
-from airflow_cdc_provider.systems.sections.field_types import FolderPath
+from airflow_cdc_provider.systems.sections.catalog import CatalogSection
 
 _LONGEST = 3600
 
@@ -26,13 +26,9 @@ def _existing_rows(value: Any) -> Any:
 
 
 class LakeSinkSection(SinkSection):
-    """Tables in a folder: each change is a row."""
+    """Tables in a folder or a store: each change is a row."""
 
-    path: FolderPath = Field(
-        description="Folder of the tables, an absolute path on a local file system or on NFS, the "
-        "same on every machine that does the work.",
-        examples=["/data/lake"],
-    )
+    path: str
     mode: Literal["append"] = Field(
         default="append",
         description="`append`: each change is a row, with its operation and its order.",
@@ -61,10 +57,40 @@ class LakeSinkSection(SinkSection):
         return Folder(self.path, self.type, commit_seconds=self.commit_seconds).address
 
 
-class IcebergSinkSection(LakeSinkSection):
-    """Tables of Apache Iceberg in a folder, in a catalog of SQLite beside them."""
+class IcebergSinkSection(StoreSection, LakeSinkSection):
+    """Tables of Apache Iceberg: in a folder, in a catalog of SQLite beside them, or in a store."""
 
     type: Literal["iceberg"] = Field(description="Tables of Apache Iceberg.")
+    catalog: CatalogSection | None = Field(
+        default=None,
+        description="The [catalog](iceberg_catalogs.md) that knows the tables. Of a folder it may "
+        "be left out: the catalog is a file of SQLite there, `catalog.db`.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_catalog(self) -> Self:
+        """Require a catalog for tables in a store, and a store that the library can read."""
+        scheme = self.path.partition("://")[0]
+        if scheme == "az":
+            raise WrongValueError(
+                "the library of Iceberg reads no az://",
+                "write a folder, or a place in S3, as in s3://bucket/lake",
+            )
+        if "://" in self.path and self.catalog is None:
+            raise WrongValueError(
+                "tables of Iceberg in a store need a catalog that is a server",
+                "write catalog: with a type (sql, rest or glue), or a folder as the path",
+            )
+        if self.catalog is not None and self.catalog.type == "glue" and scheme != "s3":
+            raise WrongValueError(
+                "Glue is a catalog of tables in S3", "write a path in S3, or another catalog"
+            )
+        return self
+
+    @property
+    def server_of_tables(self) -> CatalogSection | None:
+        """Return the catalog that is a server."""
+        return self.catalog
 
 
 class DeltaSinkSection(StoreSection, LakeSinkSection):

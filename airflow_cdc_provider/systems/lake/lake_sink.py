@@ -80,7 +80,7 @@ class LakeSink:
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
         """Return the preflight findings about the folder and the tables."""
-        return tuple(lake_look(self._store, self.folder.form, plans))
+        return tuple(lake_look(self._store, self.folder, plans))
 
     def open_side(self) -> LakeVerifySide:
         """Open the lake's side of a comparison."""
@@ -158,7 +158,7 @@ class LakeSink:
         """Open the folder's tables, by the log's state; the format's library is loaded here."""
         require_package(self.folder.form)
         tables = import_module(f"airflow_cdc_provider.systems.lake.tables.{self.folder.form}")
-        found: LakeTables = tables.open_tables(self.folder.store, str(self.owner.pipeline), state)
+        found: LakeTables = tables.open_tables(self.folder, str(self.owner.pipeline), state)
         return found
 
     def open_stopped(

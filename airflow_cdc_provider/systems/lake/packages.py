@@ -26,6 +26,17 @@ def require_package(form: str) -> None:
         )
 
 
+def require_glue() -> None:
+    """Refuse if the library that speaks to Glue is not installed here."""
+    if find_spec("boto3") is None:
+        raise RefusedError(
+            "the package boto3 is not installed, and nothing else asks Glue",
+            where="sink.catalog",
+            risk=NOTHING_STARTED,
+            remedy=how_to_install("glue"),
+        )
+
+
 def how_to_install(form: str) -> str:
-    """Return the command that installs a format's library."""
+    """Return the command that installs the library of a format or catalog."""
     return f"pip install 'airflow-provider-cdc[{form}]', here and where the stream's driver runs"

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.preflight import folder_look
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS
+from airflow_cdc_provider.systems.lake.held import libraries_explained, said_by
 from airflow_cdc_provider.systems.lake.packages import PACKAGES, how_to_install, is_there
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.catalog_access import CatalogAccess
+    from airflow_cdc_provider.core.endpoint import Folder
+
+CATALOGS = "airflow_cdc_provider.systems.lake.tables.catalogs"
 
 
 class LakeCode(FindingCode):
@@ -25,7 +36,7 @@ class LakeCode(FindingCode):
     TABLE_NAME = (
         "lake.table_name",
         "block",
-        "of Delta: its library cannot open the folder of a table with this name",
+        "the name is one that the format's library, or the catalog, cannot have",
     )
     COLUMN_NAME = (
         "lake.column_name",
@@ -34,14 +45,45 @@ class LakeCode(FindingCode):
     )
 
 
-def lake_look(store: ObjectStore, form: str, plans: Sequence[TablePlan]) -> Iterator[Finding]:
-    """Yield the findings about the folder, the library and the tables' columns."""
+def lake_look(store: ObjectStore, folder: Folder, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield the findings about the folder, the library and the tables; ask the catalog."""
+    form, catalog = folder.form, folder.catalog
     yield from folder_look(store, plans, is_exact=False)
     yield from _package(form)
+    if catalog is not None and is_there(form):
+        with libraries_explained(partial(_not_asked, catalog)):
+            import_module(CATALOGS).ask(folder)
     for plan in plans:
         if form == "delta":
             yield from _folder_name(store, plan)
+        if catalog is not None and catalog.kind == "glue":
+            yield from _name_in_glue(plan)
         yield from _columns(plan)
+
+
+def _not_asked(catalog: CatalogAccess, error: Exception) -> SinkUnreachableError:
+    """Return the error for a catalog that does not answer, or lets nobody in."""
+    return SinkUnreachableError(
+        f"the catalog cannot be asked: {said_by(error)}",
+        where=f"catalog of type {catalog.kind}, sink.catalog",
+        risk="none: nothing was committed",
+        remedy="mend what it says, such as a server that is away, or an account in the connection",
+    )
+
+
+def _name_in_glue(plan: TablePlan) -> Iterator[Finding]:
+    """Yield a finding if Glue would give a table another name, in lower case."""
+    name = str(plan.sink_table)
+    if name != name.lower():
+        yield Finding(
+            LakeCode.TABLE_NAME,
+            Level.BLOCK,
+            name,
+            "it has capital letters, and Glue's names have none",
+            "names in lower case",
+            "two tables could be one there",
+            "route the table to such a name (sink.route)",
+        )
 
 
 def _package(form: str) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ system alone has. `systems.kinds` loads it for the file's model; executors never
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,6 +23,9 @@ from airflow_cdc_provider.systems.sections.field_types import (
     Pattern,
     Routes,
 )
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.sections.catalog import CatalogSection
 
 Wrong = tuple[str, str, str]
 """A key of a section, what is wrong with its value, and the fix."""
@@ -157,6 +160,11 @@ class SinkSection(Section):
     @property
     def access(self) -> Reference | None:
         """Return the reference to the key of the place that the section names; None for none."""
+        return None
+
+    @property
+    def server_of_tables(self) -> CatalogSection | None:
+        """Return the catalog that is a server and knows the sink's tables; None for none."""
         return None
 
     @property

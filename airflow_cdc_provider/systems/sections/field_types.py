@@ -55,12 +55,6 @@ def _folder_path(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     path = value.removeprefix("file://")
-    if "://" in path:
-        raise WrongValueError(
-            "tables of Iceberg are in folders of a file system in this release",
-            "write a folder on a local file system or on NFS, as in /data/lake; tables of Delta "
-            "(type: delta) and a change log (type: changelog) may be in a store",
-        )
     if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
         raise WrongValueError(
             "this is no absolute path of a folder", "write it from the root, as in /data/changes"
@@ -93,5 +87,4 @@ Pattern = Annotated[str, BeforeValidator(_pattern)]
 Routes = Annotated[dict[str, str], BeforeValidator(_route)]
 EnvironmentName = Annotated[str, BeforeValidator(_environment_name)]
 ConnectionId = Annotated[str, BeforeValidator(_connection_id)]
-FolderPath = Annotated[str, BeforeValidator(_folder_path)]
 FilesPath = Annotated[str, BeforeValidator(_files_path)]

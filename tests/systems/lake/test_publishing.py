@@ -225,7 +225,7 @@ def test_a_commit_without_rows_is_made_on_the_table_as_it_was_loaded_or_not_at_a
     opened = {"iceberg": iceberg, "delta": delta}[world.form].open_tables
     name = str(world.pipeline)
     state = Manifest(world.store, name).read()
-    late = opened(world.place.store, name, state).load(world.orders.sink_table)
+    late = opened(world.place, name, state).load(world.orders.sink_table)
     assert late is not None
     stamp = late.stamp
     assert stamp is not None
@@ -233,7 +233,7 @@ def test_a_commit_without_rows_is_made_on_the_table_as_it_was_loaded_or_not_at_a
         change(world, 10)
         world.lake.publish_tables()
     else:
-        first = opened(world.place.store, name, state).load(world.orders.sink_table)
+        first = opened(world.place, name, state).load(world.orders.sink_table)
         assert first is not None
         first.append([], first.columns, replace(stamp, files=stamp.files + 2))
     with pytest.raises(TableMovedError):

@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Trans
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from airflow_cdc_provider.core.endpoint import Store
+from airflow_cdc_provider.core.endpoint import Folder, Store
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import LogState
@@ -36,9 +36,9 @@ _STAMP = "cdc"
 """The key in a commit's metadata that has the stamp, for people who look at the history."""
 
 
-def open_tables(place: Store, pipeline: str, state: LogState) -> DeltaTables:
+def open_tables(place: Folder, pipeline: str, state: LogState) -> DeltaTables:
     """Open the tables of a place, for one pipeline's plan."""
-    return DeltaTables(place, pipeline, state.plan_id)
+    return DeltaTables(place.store, pipeline, state.plan_id)
 
 
 class DeltaTables:

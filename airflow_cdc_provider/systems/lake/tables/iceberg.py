@@ -1,4 +1,4 @@
-"""Tables of Apache Iceberg in a folder, by PyIceberg, in a catalog of SQLite beside them.
+"""Tables of Apache Iceberg, by PyIceberg, in a catalog of SQLite beside them or in a server.
 
 What a table holds of our log is among its properties, which are set in the same commit as the
 files are added: snapshots expire, properties stay. Files have no field ids, so their columns are
@@ -34,7 +34,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import literal
 
-from airflow_cdc_provider.core.endpoint import Store
+from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
@@ -44,6 +44,7 @@ from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, Sta
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.snapshots import Snapshot
 
@@ -67,31 +68,48 @@ _ONE_IN = 5
 """Snapshots expire once a fifth as many are too old as are kept."""
 
 
-def open_tables(place: Store, pipeline: str, state: LogState) -> IcebergTables:  # noqa: ARG001 - as of each format
-    """Open the folder's tables; their catalog must be there if the log has given files to one."""
-    return IcebergTables(Path(place.path).absolute(), is_new=not any(state.taken.values()))
+def open_tables(place: Folder, pipeline: str, state: LogState) -> IcebergTables:  # noqa: ARG001 - as of each format
+    """Open the tables of a place; their catalog must be there if the log has given files to one."""
+    is_new = not any(state.taken.values())
+    if place.catalog is None:
+        folder = Path(place.path).absolute()
+        catalog = _own_catalog(folder, is_new=is_new)
+        return IcebergTables(str(folder), catalog, is_own=True, is_new=is_new)
+    # its libraries are not needed for folders
+    from airflow_cdc_provider.systems.lake.tables.catalogs import open_catalog  # noqa: PLC0415
+
+    catalog = open_catalog(place.catalog, place.store, is_new=is_new)
+    return IcebergTables(place.store.uri, catalog, is_own=False, is_new=is_new)
+
+
+def _own_catalog(folder: Path, *, is_new: bool) -> Catalog:
+    """Open the catalog in a folder of tables; `is_new`: it is made if it is not there."""
+    path = folder / CATALOG
+    if not is_new and not _has_bytes(path):
+        raise _catalog_gone(path)
+    return SqlCatalog(
+        "lake",
+        uri=f"sqlite:///{path}",
+        warehouse=str(folder),
+        init_catalog_tables=str(is_new).lower(),
+    )
 
 
 class IcebergTables:
-    """The Iceberg tables of one folder."""
+    """The Iceberg tables of one place."""
 
-    def __init__(self, root: Path, *, is_new: bool) -> None:
-        """`is_new`: the catalog is made if it is not there."""
-        self._path, self._is_new = root / CATALOG, is_new
-        if not is_new and not _has_bytes(self._path):
-            raise _catalog_gone(self._path)
-        self._root = root
-        self._catalog = SqlCatalog(
-            "lake",
-            uri=f"sqlite:///{self._path}",
-            warehouse=str(root),
-            init_catalog_tables=str(is_new).lower(),
-        )
+    def __init__(self, root: str, catalog: Catalog, *, is_own: bool, is_new: bool) -> None:
+        """`root` is a path or URI; a catalog of its `own` is a file beside the tables.
+
+        `is_new`: the log has given no files to them yet.
+        """
+        self._root, self._catalog = root, catalog
+        self._is_own, self._is_new = is_own, is_new
 
     @property
     def knows_outcomes(self) -> bool:
-        """Return True: the catalog is a file."""
-        return True
+        """Tell whether the catalog is a file: a server may commit after it has failed to answer."""
+        return self._is_own
 
     def load(self, table: TableId) -> IcebergTable | None:
         """Load a table; None if there is none."""
@@ -99,13 +117,14 @@ class IcebergTables:
             return IcebergTable(self._catalog.load_table(_name(table)), self._root)
         except NoSuchTableError:
             # readers who open a catalog that is gone make an empty one
-            if not self._is_new and not self._catalog.list_namespaces():
-                raise _catalog_gone(self._path) from None
+            is_known = self._is_own and not self._is_new
+            if is_known and not self._catalog.list_namespaces():
+                raise _catalog_gone(Path(self._root) / CATALOG) from None
             return None
         except FileNotFoundError as error:
             raise RefusedError(
                 f"the catalog knows {table}, and files of that table are gone: {error}",
-                where=str(self._root / CATALOG),
+                where=self._root,
                 risk="none: nothing was committed to the table, and the log has what it lacks",
                 remedy="put the files back; or drop the table in the catalog, or delete the "
                 "catalog if it knows nothing else, then `reset` the pipeline: it is made anew",
@@ -115,7 +134,7 @@ class IcebergTables:
         self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
     ) -> None:
         """Create a table, empty first: its files come by a commit on that."""
-        folder = self._root / table_folder(table)
+        folder = f"{self._root}/{table_folder(table)}"
         namespace, _ = _name(table)
         with _moved_on():
             with suppress(NamespaceAlreadyExistsError):
@@ -124,7 +143,7 @@ class IcebergTables:
             made = self._catalog.create_table(
                 _name(table),
                 schema=columns,
-                location=str(folder),
+                location=folder,
                 properties={**_PROPERTIES, **_AT_FIRST, **_stamped(empty)},
             )
         IcebergTable(made, self._root).append(files, columns, stamp)
@@ -133,8 +152,8 @@ class IcebergTables:
 class IcebergTable:
     """An Iceberg table as it was loaded."""
 
-    def __init__(self, table: Table, root: Path) -> None:
-        """`root` is the folder of all tables."""
+    def __init__(self, table: Table, root: str) -> None:
+        """`root` is the path or URI of all tables."""
         self._table, self._root = table, root
 
     @property

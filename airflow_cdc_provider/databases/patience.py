@@ -1,4 +1,4 @@
-"""A limit to how long a state database may keep a caller waiting.
+"""A limit to how long a database may keep a caller waiting.
 
 A server that hangs takes connections and statements, and never answers. MySQL's driver has a limit
 of its own. PostgreSQL's waits without end: its connection is given one here.

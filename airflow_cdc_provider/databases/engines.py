@@ -16,11 +16,12 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
 from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
 from airflow_cdc_provider.core.endpoint import LOOPBACK, Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
-from airflow_cdc_provider.state.patience import ANSWER_S, CONNECT_S, limit_psycopg
+from airflow_cdc_provider.databases.patience import ANSWER_S, CONNECT_S, limit_psycopg
 
 BUSY_TIMEOUT_MS = 30_000
 _BEGIN = "cdc_sqlite_begin"
@@ -29,36 +30,42 @@ _POSTGRES_MODES = {"verify-full", "verify-ca", "disable"}
 _POSTGRES_FIX = "write verify-full, verify-ca or disable, and sslrootcert=/path for your own CA"
 
 
-def open_engine(dsn: str, answer_s: float = ANSWER_S) -> Engine:
+def open_engine(
+    dsn: str, answer_s: float = ANSWER_S, *, what: str = "state", keeps: bool = True
+) -> Engine:
     """Create a SQLAlchemy engine from a DSN; nothing connects, and no error repeats the DSN.
 
-    `answer_s` are the seconds that a server has for an answer.
+    `answer_s` are the seconds that a server has for an answer; `what` names the database in errors.
+    Without `keeps` no connection is kept for the next use.
     """
+    pool: dict[str, Any] = {"hide_parameters": True}
+    pool |= {"pool_pre_ping": True} if keeps else {"poolclass": NullPool}
     try:
         if dsn.lower().startswith("sqlite:"):
-            return _sqlite_engine(make_url(dsn))
+            return _sqlite_engine(make_url(dsn), what)
         parts = parse_dsn(dsn)
         kind, _, driver = parts.scheme.partition("+")
         if kind in {"mysql", "mariadb"}:  # by PyMySQL, whichever driver is named
-            return _mysql_engine(f"mysql://{dsn.partition('://')[2]}", answer_s)
+            return _mysql_engine(f"mysql://{dsn.partition('://')[2]}", answer_s, what, pool)
         if kind in {"postgres", "postgresql"}:
-            url = postgres_url(parts, driver or _postgres_driver())
-            engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
+            url = postgres_url(parts, driver or _postgres_driver(), what=what)
+            engine = create_engine(url, **pool)
             if engine.driver == "psycopg":
                 limit_psycopg(engine, answer_s)
             return engine
-        return create_engine(_url(parts, parts.scheme), pool_pre_ping=True, hide_parameters=True)
+        return create_engine(_url(parts, parts.scheme), **pool)
     except DsnError as error:
-        raise _unusable(str(error)) from None
+        raise _unusable(what, str(error)) from None
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        raise _unusable(f"SQLAlchemy cannot use it here ({type(error).__name__})") from None
+        why = f"SQLAlchemy cannot use it here ({type(error).__name__})"
+        raise _unusable(what, why) from None
 
 
-def _unusable(why: str) -> RefusedError:
-    """Return the error for a state DSN that cannot be used."""
+def _unusable(what: str, why: str) -> RefusedError:
+    """Return the error for a DSN that cannot be used."""
     return RefusedError(
-        f"the state DSN cannot be used: {why}",
-        where="state",
+        f"the {what} DSN cannot be used: {why}",
+        where=what,
         risk=NOTHING_STARTED,
         remedy="use mysql://user:password@host:3306/database, postgresql://... or "
         "sqlite:////path/to/file, and install the database's driver; PostgreSQL's comes with "
@@ -84,23 +91,23 @@ def begin_writing(connection: Connection) -> Connection:
     return connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
 
-def _mysql_engine(dsn: str, answer_s: float) -> Engine:
+def _mysql_engine(dsn: str, answer_s: float, what: str, pool: Mapping[str, Any]) -> Engine:
     """Create an engine for MySQL or MariaDB, with time limits and verified TLS."""
     try:
         endpoint = Endpoint.parse(dsn)
     except ValueError as error:
         raise RefusedError(
             str(error),
-            where="state",
+            where=what,
             risk=NOTHING_STARTED,
-            remedy="correct the state DSN",
+            remedy=f"correct the {what} DSN",
         ) from None
     if not endpoint.database:
         raise RefusedError(
-            "the state DSN names no database",
-            where=f"state, {endpoint}",
+            f"the {what} DSN names no database",
+            where=f"{what}, {endpoint}",
             risk=NOTHING_STARTED,
-            remedy="create one and name it behind the port: mysql://user:...@host:3306/cdc_state",
+            remedy=f"create one and name it behind the port: mysql://user:...@host:3306/cdc_{what}",
         )
     url = URL.create(
         "mysql+pymysql",
@@ -112,8 +119,7 @@ def _mysql_engine(dsn: str, answer_s: float) -> Engine:
     return create_engine(
         url,
         connect_args=_mysql_arguments(endpoint, answer_s),
-        pool_pre_ping=True,
-        hide_parameters=True,
+        **pool,
         # The fence is a conditional UPDATE; under REPEATABLE READ the rows read after it could
         # be older than what the fence has waited for.
         isolation_level="READ COMMITTED",
@@ -142,18 +148,18 @@ def _mysql_arguments(endpoint: Endpoint, answer_s: float) -> dict[str, Any]:
     return arguments
 
 
-def postgres_url(parts: Dsn, driver: str) -> URL:
+def postgres_url(parts: Dsn, driver: str, *, what: str = "state") -> URL:
     """Return a PostgreSQL URL that verifies the server's certificate, unless it is local.
 
     libpq would take an unencrypted connection, or any certificate, if nothing is said.
     """
     if driver not in _POSTGRES_DRIVERS:
-        raise _unusable(f"wanted is one of the drivers {', '.join(_POSTGRES_DRIVERS)}")
+        raise _unusable(what, f"wanted is one of the drivers {', '.join(_POSTGRES_DRIVERS)}")
     options = dict(parts.options)
     if not _stays_here(parts):
         mode = options.setdefault("sslmode", "verify-full")
         if mode not in _POSTGRES_MODES:
-            raise _unusable(f"its sslmode does not verify the server; {_POSTGRES_FIX}")
+            raise _unusable(what, f"its sslmode does not verify the server; {_POSTGRES_FIX}")
         if mode != "disable" and "PGSSLROOTCERT" not in os.environ:
             options.setdefault("sslrootcert", "system")
     return _url(parts, f"postgresql+{driver}", options)
@@ -175,12 +181,12 @@ def _postgres_driver() -> str:
     raise ImportError("psycopg")
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL, what: str) -> Engine:
     """Create an engine for a SQLite file; refuse an in-memory database."""
     if url.database in {None, "", ":memory:"}:
         raise RefusedError(
-            "an in-memory SQLite database cannot hold the state: jobs are processes of their own",
-            where="state",
+            f"an in-memory SQLite database cannot hold the {what}: jobs are processes of their own",
+            where=what,
             risk="progress would be forgotten",
             remedy="name a file: sqlite:////path/to/state.db",
         )

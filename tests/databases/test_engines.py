@@ -6,7 +6,7 @@ import pytest
 
 from airflow_cdc_provider.core.dsn import parse_dsn
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.state.dsn import open_engine, postgres_url
+from airflow_cdc_provider.databases.engines import open_engine, postgres_url
 
 VERIFIED = {"sslmode": "verify-full", "sslrootcert": "system"}
 
