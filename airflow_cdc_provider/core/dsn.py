@@ -107,7 +107,6 @@ def passwords_in(text: str) -> frozenset[str]:
         return frozenset(piece for piece in (password, *pieces) if len(piece) > 2)
     written = text.partition("://")[2].rpartition("@")[0].partition(":")[2]
     found = (dsn.password, written, dsn.options.get(TOKEN_OPTION, ""))
-    inner = dsn.options.get(CATALOG_OPTION, "")
-    return frozenset(each for each in found if each) | (
-        passwords_in(inner) if inner else frozenset()
-    )
+    inner = passwords_in(dsn.options[CATALOG_OPTION]) if CATALOG_OPTION in dsn.options else ()
+    encoded = (quote(each, safe="") for each in inner)
+    return frozenset(each for each in (*found, *inner, *encoded) if each)

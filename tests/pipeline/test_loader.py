@@ -60,6 +60,7 @@ def test_a_key_of_another_type_that_says_nothing_is_as_if_it_were_not_there() ->
 
 _LOG = "type: changelog\n  path: /data/changes"
 _BUCKET = "type: changelog\n  path: s3://bucket/changes"
+_LAKE = "type: iceberg\n  path: s3://bucket/lake"
 _BEGINS = "stream: {start: latest"
 _ENDS = "stream: {mode: snapshot_only}"
 _TYPED = 'tables:\n  "shop.a": {columns: {type: '
@@ -128,7 +129,8 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nstream:\n  writers: 4", 8, "apply: merged"),
     ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
     ("DR_DSN", "DR_DSN\n  type: changelog", 5, "'path' is missing"),
-    ("dsn_env: DR_DSN", "type: iceberg\n  conn_id: x\n  path: /a", 7, "iceberg has no conn_id"),
+    ("dsn_env: DR_DSN", "type: iceberg\n  conn_id: x\n  path: /a", 5, "are of a place in S3"),
+    ("dsn_env: DR_DSN", "type: delta\n  catalog: x\n  path: /a", 7, "delta has no catalog"),
     ("DR_DSN", "DR_DSN\n  path: /data", 7, "a sink of type mysql has no path"),
     ("DR_DSN", "DR_DSN\n  format: json", 7, "write type: changelog, or remove it"),
     ("DR_DSN", "DR_DSN\n  include_query: true", 7, "of type mysql has no include_query"),
@@ -148,7 +150,34 @@ WRONG = [
     ("dsn_env: DR_DSN", f"{_LOG}\n  types: native", 5, "only files in Parquet have types"),
     ("dsn_env: DR_DSN", f"{_LOG}\n  existing_rows: replace", 8, "replaces no rows"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: data", 7, "no absolute path"),
-    ("dsn_env: DR_DSN", "type: iceberg\n  path: s3://b/data", 7, "of Iceberg are in folders"),
+    ("dsn_env: DR_DSN", _LAKE, 5, "in a store need a catalog"),
+    ("dsn_env: DR_DSN", f"{_LAKE}\n  catalog: {{type: sql}}", 8, "neither conn_id nor dsn_env"),
+    ("dsn_env: DR_DSN", f"{_LAKE}\n  catalog: {{type: hive}}", 8, "write sql, rest or glue"),
+    (
+        "dsn_env: DR_DSN",
+        f"{_LAKE}\n  catalog: {{type: glue, dsn_env: A}}",
+        8,
+        "the key of the store",
+    ),
+    (
+        "dsn_env: DR_DSN",
+        f"{_LAKE}\n  catalog: {{type: rest, dsn_env: A, conn_id: b}}",
+        8,
+        "both are there",
+    ),
+    (
+        "dsn_env: DR_DSN",
+        f"{_LAKE}\n  catalog: {{type: rest, dsn_env: A, properties: {{token: planted}}}}",
+        8,
+        "token is no setting of a catalog of type rest",
+    ),
+    (
+        "dsn_env: DR_DSN",
+        "type: iceberg\n  path: /data/lake\n  catalog: {type: glue}",
+        5,
+        "Glue is a catalog of tables in S3",
+    ),
+    ("dsn_env: DR_DSN", "type: iceberg\n  path: az://b/data", 5, "reads no az://"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: s3a://b/data", 7, "begins with s3a://"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: s3://k:planted@b/d", 7, "no URI of a bucket"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: s3://b/../data", 7, "no URI of a bucket"),

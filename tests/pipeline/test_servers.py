@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.endpoint import Endpoint, Folder, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError
 from airflow_cdc_provider.core.jobspec import JobSpec
@@ -343,4 +344,98 @@ def test_a_key_of_a_store_that_is_none_is_refused_without_repeating_it(
     dsns = EnvironmentDsns({"SHOP_DSN": DSN, "CHANGES_S3": stored})
     with pytest.raises(RefusedError, match=why) as refused:
         resolve_servers(logged(tmp_path), dsns)
+    assert "planted" not in str(refused.value)
+
+
+PASSWORD = "planted/secret+2"
+
+
+def in_lake(path: Path, catalog: str) -> LoadedPipeline:
+    to_lake = f"  type: iceberg\n  path: s3://bucket/lake\n  catalog: {{{catalog}}}\n"
+    return parse_pipeline(SMALL.replace("  dsn_env: DR_DSN\n", to_lake), path / "shop.yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "dsn"),
+    [
+        (
+            "sql",
+            "postgresql://me:planted%2Fsecret%2B2@db:5433/lake?sslmode=verify-ca",
+            "postgresql://me:planted%2Fsecret%2B2@db:5433/lake?sslmode=verify-ca",
+        ),
+        (
+            "sql",
+            '{"conn_type": "mysql", "host": "db", "schema": "lake", "login": "me", '
+            '"password": "planted/secret+2"}',
+            "mysql://me:planted%2Fsecret%2B2@db/lake",
+        ),
+        (
+            "rest",
+            "https://me:planted%2Fsecret%2B2@cat:8181/api%2Fcatalog",
+            "https://me:planted%2Fsecret%2B2@cat:8181/api%2Fcatalog",
+        ),
+        (
+            "rest",
+            '{"conn_type": "iceberg", "host": "https://cat/api/catalog", "login": "me", '
+            '"password": "planted/secret+2"}',
+            "https://me:planted%2Fsecret%2B2@cat/api%2Fcatalog",
+        ),
+        (
+            "rest",
+            '{"conn_type": "http", "host": "cat", "port": 8181, "password": "planted/secret+2"}',
+            "http://:planted%2Fsecret%2B2@cat:8181/",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reference", ["dsn_env: LAKE", "conn_id: lake"])
+def test_the_account_of_a_catalog_goes_to_the_job_and_is_hidden(
+    tmp_path: Path, reference: str, kind: str, stored: str, dsn: str
+) -> None:
+    name = "LAKE" if reference.startswith("dsn_env") else "AIRFLOW_CONN_LAKE"
+    loaded = in_lake(tmp_path, f"type: {kind}, {reference}, name: company")
+    servers = resolve_servers(loaded, EnvironmentDsns({"SHOP_DSN": DSN, name: stored}))
+    access = CatalogAccess(kind, "company", dsn)
+    assert servers.sink == Folder("s3://bucket/lake", "iceberg", commit_seconds=60, catalog=access)
+    assert servers.sink.identity == "s3://bucket/lake?form=iceberg"
+    spec = snapshot_spec(loaded.model, 1)
+    of_job = JobServers.from_environment(spec, servers.environment())
+    assert of_job.sink == servers.sink
+    assert "planted" not in f"{servers!r}{of_job!r}{spec.to_json()}{servers.sink}"
+    assert of_job.secrets.scrub(PASSWORD) == "***"
+    assert "planted" not in servers.secrets.scrub(servers.sink_dsn)
+
+
+def test_glue_is_a_catalog_without_an_account_of_its_own(tmp_path: Path) -> None:
+    loaded = in_lake(tmp_path, "type: glue, properties: {glue.region: eu-west-1}")
+    servers = resolve_servers(loaded, EnvironmentDsns({"SHOP_DSN": DSN}))
+    access = CatalogAccess("glue", "lake", properties=(("glue.region", "eu-west-1"),))
+    assert servers.sink == Folder("s3://bucket/lake", "iceberg", commit_seconds=60, catalog=access)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "why"),
+    [
+        ("sql", "", "LAKE is not set"),
+        ("sql", "sqlite:////planted/catalog.db", "a catalog of SQLite is a file in the folder"),
+        ("sql", "https://me:planted@cat/", "is of type 'https'"),
+        ("rest", "postgresql://me:planted@db/lake", "is of type 'postgresql'"),
+        ("rest", "https://me:planted@cat/?scope=planted", "scope is not known of a catalog"),
+        (
+            "rest",
+            '{"conn_type": "iceberg", "host": "https://me:planted@cat/"}',
+            "its host is no URL of a server",
+        ),
+        (
+            "rest",
+            '{"conn_type": "iceberg", "host": "ftp://cat/"}',
+            "its host is no URL of a server",
+        ),
+    ],
+)
+def test_an_account_of_a_catalog_that_is_none_is_refused_without_repeating_it(
+    tmp_path: Path, kind: str, stored: str, why: str
+) -> None:
+    dsns = EnvironmentDsns({"SHOP_DSN": DSN, "LAKE": stored})
+    with pytest.raises(RefusedError, match=why) as refused:
+        resolve_servers(in_lake(tmp_path, f"type: {kind}, dsn_env: LAKE"), dsns)
     assert "planted" not in str(refused.value)
