@@ -15,12 +15,16 @@ from tests.servers.s3 import S3Server
 Rule = Callable[["Request"], str]
 """What is done to a request: one of the names below, or nothing for an empty text."""
 DROP_ANSWER, DENY, NOT_IMPLEMENTED, STRIP = "drop answer", "deny", "not implemented", "strip"
-FAIL_AFTERWARDS, EXPIRED = "fail afterwards", "expired"
+FAIL_AFTERWARDS, EXPIRED, DENY_EACH = "fail afterwards", "expired", "deny each"
 _ANSWERS = {
     DENY: (403, "AccessDenied", "Access Denied"),
     EXPIRED: (400, "ExpiredToken", "The provided token has expired."),
     NOT_IMPLEMENTED: (501, "NotImplemented", "A header implies what is not implemented"),
 }
+_EACH = """<?xml version="1.0" encoding="UTF-8"?>
+<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Error><Key>{key}</Key>\
+<Code>AccessDenied</Code><Message>Access Denied</Message></Error></DeleteResult>"""
+"""S3's answer, of status 200, to who may not delete the files that a request names."""
 _ERROR = "<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>{text}</Message></Error>"
 
 
@@ -67,6 +71,12 @@ class _Handler(BaseHTTPRequestHandler):
         does = proxy.rule(request)
         if does in _ANSWERS:
             self._say(*_ANSWERS[does])
+            return
+        if does == DENY_EACH:
+            key = content.partition(b"<Key>")[2].partition(b"</Key>")[0].decode()
+            body = _EACH.format(key=key).encode()
+            self.send_response(200)
+            self._end(str(len(body)), body)
             return
         if does == STRIP:
             request.headers.pop("if-none-match", None)

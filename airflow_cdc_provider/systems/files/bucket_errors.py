@@ -33,6 +33,8 @@ _NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _REQUEST = re.compile(r"Error performing ([A-Z]+) ([^\s?]+)\S* in ")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
+_DENIED_FILE = "(code: AccessDenied)"
+"""Of one of the files that an answer of status 200 is about."""
 _CAUSE = re.compile(r'\b(?:message|error): "([^"]{1,150})"')
 _TIMED_OUT = ("TimedOut", "Timeout")
 _MESSAGE = re.compile(r"<Message>([^<]{1,200})</Message>")
@@ -135,6 +137,7 @@ def is_denied(error: BaseException) -> bool:
     """Tell whether an error is that of a right that is missing."""
     status, code = _STATUS.search(str(error)), _CODE.search(str(error))
     is_said = status is not None and status[1] in _DENIED
+    is_said |= _DENIED_FILE in str(error)
     is_old = code is not None and code[1] in _DENIED_CODES
     return is_said or is_old or isinstance(error, PermissionDeniedError | UnauthenticatedError)
 

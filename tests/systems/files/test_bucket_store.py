@@ -16,6 +16,7 @@ from tests.behaviours.object_store_behaviours import ObjectStoreBehaviours
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import (
     DENY,
+    DENY_EACH,
     DROP_ANSWER,
     EXPIRED,
     FAIL_AFTERWARDS,
@@ -159,6 +160,15 @@ class TestStoresThatAreRefused:
         assert right in unfit.remedy
         proxy.rule = lambda _: ""
         assert proxied.holds_any("_manifest") is (right == "s3:DeleteObject")
+
+    def test_one_that_denies_each_file_of_a_delete(
+        self, proxy: Proxy, proxied: ObjectStore
+    ) -> None:
+        proxy.rule = lambda request: DENY_EACH if "?delete" in request.path else ""
+        unfit = proxied.why_unfit("_manifest")
+        assert unfit is not None
+        assert "denies s3:DeleteObject: " in unfit.observed
+        assert "s3:DeleteObject" in unfit.remedy
 
 
 def test_a_bucket_that_is_not_there_is_named(s3_server: S3Server) -> None:
