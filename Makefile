@@ -20,8 +20,8 @@ ARGS ?=
 # Started servers, if any, are used; each test run starts its own otherwise.
 WITH_SERVERS := set -a; [ ! -f build/servers.env ] || . build/servers.env; set +a;
 
-.PHONY: help setup format lint types arch test demo bench debezium servers-up servers-down test-servers \
-	test-spark test-airflow end-to-end soak sweep wheel clean
+.PHONY: help setup format lint types arch test demo bench debezium lake-readers servers-up servers-down \
+	test-servers test-spark test-airflow end-to-end soak sweep wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ bench: $(SYNCED) ## measure against the peers; ONLY=decode runs a part
 debezium: $(SYNCED) ## compare the change log with what Debezium's embedded engine writes
 	$(UV) sync --frozen --quiet --group bench
 	$(BIN)/pytest tests/systems/changelog/against_debezium.py $(ARGS)
+
+lake-readers: $(SYNCED) ## let Spark read and rewrite a lake, and a REST catalog know it, by Maven's jars
+	$(WITH_SERVERS) $(BIN)/pytest tests/pipeline/lakes_by_spark.py tests/systems/lake/rest_catalog.py $(ARGS)
 
 servers-up: $(SYNCED) ## start MySQL source and sink and MariaDB, and keep them up for tests
 	$(BIN)/python -m tests.servers up
