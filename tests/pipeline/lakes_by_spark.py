@@ -178,7 +178,7 @@ def is_rewritten(lake: Lake) -> bool:
     """Tell whether the last commit is Spark's, and of Iceberg whether there is no other."""
     if lake.form == "delta":
         (last,) = DeltaTable(f"{lake.folder}/{lake.shop.database}.orders").history(1)
-        return last["operation"] == "OPTIMIZE"
+        return str(last["operation"]) == "OPTIMIZE"
     table = catalog_of(lake.folder).load_table((lake.shop.database, "orders"))
     (only,) = table.metadata.snapshots
     return only.summary is not None and only.summary.get("engine-name") == "spark"

@@ -2,8 +2,9 @@
 
 In `FOLDERS` tests are written once and run from and to both families: by classes of one behaviour,
 such as `TestMySql(Pairs)` and `TestPairsFromMariaDb(Pairs)`, or by a parameter of a family's name.
-`make test` takes each of them for one family only, another one each time; `make test FAMILIES=all`
-for all of them, and `FAMILIES=7` for those of seed 7. Without the Makefile all are taken.
+So are those of the oldest and the newest PySpark, and of a change log's two formats. `make test`
+takes one of them, another one each time; `make test FAMILIES=all` takes all, and `FAMILIES=7` those
+of seed 7. Without the Makefile all are taken.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import pytest
 VARIABLE = "CDC_FAMILIES"
 FOLDERS = {"cli", "end_to_end", "pipeline", "soak", "spark"}
 _OF_A_FAMILY = re.compile(r"Test\w*(MySql|MariaDb)")
-_FAMILIES = {"mysql", "mariadb"}
+_ALIKE = {"mysql", "mariadb", "oldest", "newest", "json", "parquet"}
+"""Parameters of which one is taken."""
 
 
 def fix_seed() -> None:
@@ -58,7 +60,7 @@ def _behaviour(item: pytest.Function) -> str:
     kind = "" if item.cls is None else _shared_class(item.cls, item.originalname)
     callspec = getattr(item, "callspec", None)
     parts = () if callspec is None else callspec.id.split("-")
-    others = "-".join(part for part in parts if part not in _FAMILIES)
+    others = "-".join(part for part in parts if part not in _ALIKE)
     return f"{item.path}::{kind}::{item.originalname}[{others}]"
 
 

@@ -147,6 +147,11 @@ def is_final(error: BaseException) -> bool:
     return is_denied(error) or _is_without_bucket(error) or _is_unsupported(error)
 
 
+def is_silent(error: BaseException) -> bool:
+    """Tell whether no answer came in time."""
+    return _STATUS.search(str(error)) is None and any(mark in str(error) for mark in _TIMED_OUT)
+
+
 def short(error: BaseException) -> str:
     """Return what a store said, without what it was sent."""
     text = str(error)
@@ -156,7 +161,7 @@ def short(error: BaseException) -> str:
     if status is None:
         cause = _CAUSE.search(text)
         why = cause[1] if cause is not None else ""
-        if not why and any(mark in text for mark in _TIMED_OUT):
+        if not why and is_silent(error):
             why = "no answer in time"
         if request is None:
             return text.partition("\n")[0][:_LONGEST]

@@ -33,6 +33,7 @@ from airflow_cdc_provider.systems.files.bucket_errors import (
     BucketErrors,
     Right,
     is_final,
+    is_silent,
 )
 from airflow_cdc_provider.systems.files.bucket_files import SINGLE_BYTES, RangedFile, UploadedFile
 from airflow_cdc_provider.systems.files.object_store import Unfit
@@ -118,6 +119,8 @@ class BucketStore:
                 break
             if (holder := self._writer_of(key)) is not None:
                 return holder == token
+            if is_silent(failures[-1]):
+                break  # it waited long enough for one call
         with self.errors.explained(Right.PUT):
             raise failures[-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.store_access import StoreAccess
-from airflow_cdc_provider.systems.files import opening
+from airflow_cdc_provider.systems.files import bucket_client, opening
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from tests.behaviours.object_store_behaviours import ObjectStoreBehaviours
@@ -231,6 +232,20 @@ def test_where_the_connection_says_that_a_store_is_the_environment_is_not_asked(
     store = open_files(s3_server.store(s3_server.fresh_bucket()))
     assert store.put_if_absent("one", b"x")
     assert store.read("one") == b"x"
+
+
+def test_a_put_that_is_not_answered_in_time_is_an_outage_at_once(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_client, "TIMES", {"connect_timeout": "1s", "timeout": "1s"})
+    over = threading.Event()
+    with before(s3_server) as proxy:
+        store = open_files(proxy.server.store(s3_server.fresh_bucket()))
+        proxy.rule = lambda request: str(request.is_put and over.wait(60))
+        with pytest.raises(SinkUnreachableError, match="no answer in time"):
+            store.put_if_absent("one", b"x")
+        assert sum(each.is_put for each in proxy.seen) == 1
+        over.set()
 
 
 def test_the_environment_says_how_to_get_in(
