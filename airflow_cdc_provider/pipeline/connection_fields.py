@@ -26,7 +26,7 @@ STATE_TYPE = "cdc_state"
 """Its field `kind` says which database it is; the others are of the same names on all."""
 _POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
 _AWS = "aws"
-_HTTP_TYPES = frozenset({"iceberg", "http", "https", "generic"})
+_HTTP_TYPES = frozenset({"iceberg", "http", "https"})
 _SQLITE = "sqlite"
 _STATE = "state"
 _STATE_KINDS = frozenset({"mysql", "mariadb", _SQLITE}) | _POSTGRES_TYPES
@@ -35,6 +35,7 @@ _MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
 _STANDALONE = "spark://"
 ONLY_SUBMITTED = frozenset({"queue", "namespace", "principal", "keytab"})
 """Fields of a `spark` connection that only a submitted job obeys, besides a deploy mode."""
+_AS_URI = "where Airflow makes such a type generic, add the connection as a URI"
 _EXTRA = "__extra__"
 """The option in which Airflow's URIs hold an extra that is not flat."""
 
@@ -110,8 +111,7 @@ class ConnectionFields:
             f"connection {self.conn_id!r} is of type {self.kind!r}",
             where=f"connection {self.conn_id}",
             risk=NOTHING_STARTED,
-            remedy=f"wanted is one of {wanted} or {_SQLITE}; "
-            "where Airflow makes such a type generic, add the connection as a URI",
+            remedy=f"wanted is one of {wanted} or {_SQLITE}; {_AS_URI}",
         )
 
     def store_access(self) -> StoreAccess:
@@ -122,7 +122,7 @@ class ConnectionFields:
                 where=f"connection {self.conn_id}",
                 risk=NOTHING_STARTED,
                 remedy="make it one of type aws, with the key's id as login and its secret as "
-                "password",
+                f"password; {_AS_URI}",
             )
         given = {name: str(value) for name, value in self.extra.items() if value not in (None, "")}
         unknown = sorted(given.keys() - set(ACCESS_OPTIONS))
@@ -156,7 +156,7 @@ class ConnectionFields:
         if self.kind not in _HTTP_TYPES:
             raise self._refused(
                 f"connection {self.conn_id!r} is of type {self.kind!r}",
-                "make it one of type iceberg or http with the server's URL as its host",
+                f"make it one of type iceberg or http with the server's URL as its host; {_AS_URI}",
             )
         if self.extra:
             raise self._refused(

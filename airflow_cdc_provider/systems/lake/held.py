@@ -31,7 +31,7 @@ OpenTables = Callable[[LogState], LakeTables]
 """Opens a folder's tables, as a state of the log knows them."""
 Found = TypeVar("Found")
 _TRIES = 5
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = re.compile(r"\x1b\[[0-9;]*m|\(Background on this error at: [^)]*\)")
 _LONGEST = 400
 
 
@@ -147,8 +147,8 @@ def libraries_explained(told: Callable[[Exception], SinkUnreachableError]) -> It
 
 
 def said_by(error: Exception) -> str:
-    """Return what a library says in its error, in one line and without colours."""
-    text = " ".join(_COLOUR.sub("", str(error)).split())
+    """Return what a library says in its error, in one line, without colours and links."""
+    text = " ".join(_NOISE.sub("", str(error)).split())
     return f"{type(error).__name__}: {text[:_LONGEST]}"
 
 
