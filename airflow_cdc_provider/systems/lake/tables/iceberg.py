@@ -79,7 +79,9 @@ def open_tables(place: Folder, pipeline: str, state: LogState) -> IcebergTables:
     from airflow_cdc_provider.systems.lake.tables.catalogs import open_catalog  # noqa: PLC0415
 
     catalog = open_catalog(place.catalog, place.store, is_new=is_new)
-    return IcebergTables(place.store.uri, catalog, is_own=False, is_new=is_new)
+    # nobody decodes the path of such a URI
+    root = f"file://{place.path}" if place.path.startswith("/") else place.path
+    return IcebergTables(root, catalog, is_own=False, is_new=is_new)
 
 
 def _own_catalog(folder: Path, *, is_new: bool) -> Catalog:
