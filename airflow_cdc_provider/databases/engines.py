@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
@@ -59,6 +59,12 @@ def open_engine(
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         why = f"SQLAlchemy cannot use it here ({type(error).__name__})"
         raise _unusable(what, why) from None
+
+
+def require_answer(engine: Engine) -> None:
+    """Have a database let one in and answer; SQLAlchemy's error if it does not."""
+    with engine.connect() as connection:
+        connection.execute(select(1))
 
 
 def _unusable(what: str, why: str) -> RefusedError:

@@ -14,18 +14,16 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from requests.adapters import HTTPAdapter
-from sqlalchemy import select
 
 from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.dsn import parse_dsn
 from airflow_cdc_provider.core.endpoint import Folder, Store
-from airflow_cdc_provider.databases.engines import open_engine
+from airflow_cdc_provider.databases.engines import open_engine, require_answer
 from airflow_cdc_provider.systems.lake.packages import require_glue
 from airflow_cdc_provider.systems.lake.tables.store_options import iceberg_options_of
 
 if TYPE_CHECKING:
     from requests import PreparedRequest, Response, Session
-    from sqlalchemy import Engine
 
 _ANSWER_S = 60.0
 """How long a catalog has for an answer."""
@@ -39,9 +37,8 @@ def open_catalog(catalog: CatalogAccess, place: Store, *, is_new: bool) -> Catal
     options = {**iceberg_options_of(place), **dict(catalog.properties)}
     match catalog.kind:
         case "sql":
-            engine = open_engine(catalog.dsn, _ANSWER_S, what="catalog", keeps=False)
             options |= {"warehouse": place.uri, "init_catalog_tables": str(is_new).lower()}
-            return _Sql(catalog.name, engine, options)
+            return _Sql(catalog, options)
         case "rest":
             return _Rest(catalog.name, **options, **_rest_options(catalog))
         case "glue":
@@ -68,8 +65,7 @@ def ask(place: Folder) -> None:
         return
     catalog = open_catalog(place.catalog, place.store, is_new=False)
     if isinstance(catalog, SqlCatalog):
-        with catalog.engine.connect() as connection:
-            connection.execute(select(1))
+        require_answer(catalog.engine)
         return
     catalog.list_namespaces()
 
@@ -77,9 +73,9 @@ def ask(place: Folder) -> None:
 class _Sql(SqlCatalog):
     """A catalog in a SQL database that is reached as the state's is: verified, and not for ever."""
 
-    def __init__(self, name: str, engine: Engine, properties: Mapping[str, str]) -> None:
-        MetastoreCatalog.__init__(self, name, **properties)
-        self.engine = engine
+    def __init__(self, catalog: CatalogAccess, properties: Mapping[str, str]) -> None:
+        MetastoreCatalog.__init__(self, catalog.name, **properties)
+        self.engine = open_engine(catalog.dsn, _ANSWER_S, what="catalog", keeps=False)
         self._init_catalog()
 
 
