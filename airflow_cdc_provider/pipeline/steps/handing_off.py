@@ -9,9 +9,15 @@ were read begin again beside the stream (`redefined_tables`).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
-from airflow_cdc_provider.core.errors import StepMissingError, TableChangedError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    StateMovedError,
+    StepMissingError,
+    TableChangedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase
 from airflow_cdc_provider.core.schema_changes import SchemaChange
@@ -34,7 +40,23 @@ Reports = Sequence[tuple[SnapshotSplit, SplitReport]]
 
 
 def hand_off(run: Run) -> StreamSplit:
-    """Hand off: make the stream split, store it in ledger and state store, return it."""
+    """Hand off: make the stream split, store it in ledger and state store, return it.
+
+    What it fails by is among the pipeline's events: no job runs that would keep it.
+    """
+    try:
+        return _handed_off(run)
+    except (FencedError, StateMovedError):
+        raise  # the pipeline is someone else's
+    except CdcError as error:
+        with suppress(CdcError):
+            words = run.servers.secrets.scrub(str(error))
+            run.store.tell(run.name, f"hand-off failed: {words}", level="error")
+        raise
+
+
+def _handed_off(run: Run) -> StreamSplit:
+    """Hand off, unless that is done."""
     require_not_ended(run)
     # splits read under another backfill would be taken for what they are not
     require_unchanged(run)
