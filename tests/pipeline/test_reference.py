@@ -51,6 +51,7 @@ def fits_the_schema(sink: dict[str, object]) -> bool:
         {"type": "mysql", "conn_id": "dr", "existing_rows": "replace"},
         {"type": "changelog", "path": "/data", "format": "parquet", "types": "debezium"},
         {"type": "changelog", "path": "s3://bucket/log", "conn_id": "changes_s3"},
+        {"type": "iceberg", "path": "s3://bucket/lake", "catalog": {"type": "sql", "conn_id": "c"}},
     ],
 )
 def test_the_schema_takes_the_keys_of_a_type(sink: dict[str, object]) -> None:
@@ -63,7 +64,8 @@ def test_the_schema_takes_the_keys_of_a_type(sink: dict[str, object]) -> None:
         {"dsn_env": "DR_DSN", "path": "/data"},
         {"type": "mysql", "conn_id": "dr", "format": "json"},
         {"type": "changelog"},
-        {"type": "iceberg", "path": "/data", "dsn_env": "DR_DSN"},
+        {"type": "delta", "path": "/data", "catalog": {"type": "glue"}},
+        {"type": "iceberg", "path": "/data", "catalog": {"type": "hive"}},
         {"type": "oracle", "dsn_env": "DR_DSN"},
     ],
 )
