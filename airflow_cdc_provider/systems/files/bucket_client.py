@@ -18,6 +18,7 @@ from airflow_cdc_provider.systems.files.endpoints import (
     ENDPOINT_NAME,
     MOST_RETRIES,
     RETRY_S,
+    SIGNS,
     TIMES,
     endpoint_of,
 )
@@ -55,7 +56,11 @@ def _client_of(place: Store, process: int) -> Client:  # noqa: ARG001 - a fork n
         if place.scheme != "s3":
             return from_url(place.uri, retry_config=cast(Any, _RETRIES), **given)
         prefix = place.path.strip("/")
-        config = {"aws_region": access.region, ENDPOINT_NAME: access.endpoint_url}
+        config = {
+            "aws_region": access.region,
+            ENDPOINT_NAME: access.endpoint_url,
+            SIGNS: "false" if access.key_id else "",
+        }
         said: Any = {name: value for name, value in config.items() if value}
         return S3Store(
             place.bucket,

@@ -12,6 +12,8 @@ TIMES: Mapping[str, str] = {"connect_timeout": "5s", "timeout": "60s"}
 MOST_RETRIES, RETRY_S = 4, 60
 ENDPOINT_NAME = "aws_endpoint_url_s3"
 """As the libraries call it; by another of its names the environment would be asked first."""
+SIGNS = "aws_skip_signature"
+"""As they call it whether requests are signed: `false` where there is a key, whatever is said."""
 _VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 

@@ -234,6 +234,16 @@ def test_where_the_connection_says_that_a_store_is_the_environment_is_not_asked(
     assert store.read("one") == b"x"
 
 
+def test_requests_are_signed_where_there_is_a_key(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    with before(s3_server) as proxy:
+        place = proxy.server.store(s3_server.fresh_bucket())
+        assert open_files(place).put_if_absent("one", b"x")
+        assert all("authorization" in map(str.lower, each.headers) for each in proxy.seen)
+
+
 def test_a_put_that_is_not_answered_in_time_is_an_outage_at_once(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from airflow_cdc_provider.systems.files.endpoints import (
     ENDPOINT_NAME,
     MOST_RETRIES,
     RETRY_S,
+    SIGNS,
     TIMES,
     endpoint_of,
 )
@@ -31,6 +32,7 @@ def options_of(place: Store) -> dict[str, str] | None:
         "aws_region": access.region,
         "aws_endpoint_url": endpoint,
         ENDPOINT_NAME: endpoint,
+        SIGNS: "false" if access.key_id else "",
         "aws_allow_http": "true" if endpoint.startswith("http://") else "",
         "max_retries": str(MOST_RETRIES),
         "retry_timeout": f"{RETRY_S}s",
