@@ -2,8 +2,8 @@
 
 In `FOLDERS` tests are written once and run from and to both families: by classes of one behaviour,
 such as `TestMySql(Pairs)` and `TestPairsFromMariaDb(Pairs)`, or by a parameter of a family's name.
-So are those of the oldest and the newest PySpark, and of a change log's two formats. `make test`
-takes one of them, another one each time; `make test FAMILIES=all` takes all, and `FAMILIES=7` those
+So are those of the oldest and the newest PySpark, and of two formats of files. `make test` takes
+one of them, another one each time; `make test FAMILIES=all` takes all, and `FAMILIES=7` those
 of seed 7. Without the Makefile all are taken.
 """
 
@@ -19,9 +19,14 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "CDC_FAMILIES"
-FOLDERS = {"cli", "end_to_end", "pipeline", "soak", "spark"}
+FOLDERS = {"cli", "end_to_end", "pipeline", "spark"}
 _OF_A_FAMILY = re.compile(r"Test\w*(MySql|MariaDb)")
-_ALIKE = {"mysql", "mariadb", "oldest", "newest", "json", "parquet"}
+_ALIKE = {
+    *("mysql", "mariadb"),
+    *("oldest", "newest"),
+    *("json", "parquet"),
+    *("iceberg", "delta"),
+}
 """Parameters of which one is taken."""
 
 
