@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from airflow_cdc_provider.core.endpoint import Store
 
@@ -24,5 +24,10 @@ def endpoint_of(place: Store) -> str:
     """
     if place.scheme != "s3":
         return ""
-    said = (os.environ.get(name) for name in _VARIABLES)
-    return place.access.endpoint_url or next((each for each in said if each), "")
+    return place.access.endpoint_url or said_by_environment(_VARIABLES)
+
+
+def said_by_environment(names: Iterable[str]) -> str:
+    """Return the first of these variables that says anything; empty for none."""
+    said = (os.environ.get(name) for name in names)
+    return next((each for each in said if each), "")

@@ -52,7 +52,7 @@ def lake_look(store: ObjectStore, folder: Folder, plans: Sequence[TablePlan]) ->
     yield from _package(form)
     if catalog is not None and is_there(form):
         with libraries_explained(partial(_not_asked, catalog)):
-            import_module(CATALOGS).ask(folder)
+            import_module(CATALOGS).ask(catalog, folder.store)
     for plan in plans:
         if form == "delta":
             yield from _folder_name(store, plan)

@@ -62,6 +62,17 @@ class Reference(Section):
         return self
 
 
+def reference_or_none(conn_id: str | None, dsn_env: str | None) -> Reference | None:
+    """Return the reference of a section that need not have one; refuse two of one place."""
+    if conn_id is not None and dsn_env is not None:
+        raise WrongValueError(
+            "wanted one of conn_id and dsn_env, both are there", "leave one of them out"
+        )
+    if conn_id is None and dsn_env is None:
+        return None
+    return Reference(conn_id=conn_id, dsn_env=dsn_env)
+
+
 class SourceSection(Reference):
     """Where the tables come from."""
 
@@ -220,15 +231,10 @@ class StoreSection(Section):
                 "leave them out: of gs:// and az:// the environment says how to get in, and a "
                 "folder needs no key",
             )
-        if self.conn_id is not None and self.dsn_env is not None:
-            raise WrongValueError(
-                "wanted one of conn_id and dsn_env, both are there", "leave one of them out"
-            )
+        reference_or_none(self.conn_id, self.dsn_env)
         return self
 
     @property
     def access(self) -> Reference | None:
         """Return the reference to the key of the store; None if the environment says it."""
-        if self.conn_id is None and self.dsn_env is None:
-            return None
-        return Reference(conn_id=self.conn_id, dsn_env=self.dsn_env)
+        return reference_or_none(self.conn_id, self.dsn_env)

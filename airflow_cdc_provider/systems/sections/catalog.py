@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.wrong_value import WrongValueError
-from airflow_cdc_provider.systems.sections.base import Reference, Section
+from airflow_cdc_provider.systems.sections.base import Reference, Section, reference_or_none
 from airflow_cdc_provider.systems.sections.field_types import ConnectionId, EnvironmentName
 
 _PROPERTIES: Mapping[str, frozenset[str]] = {
@@ -65,10 +65,6 @@ class CatalogSection(Section):
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
         """Require the reference that its type needs, and settings that it has."""
-        if self.conn_id is not None and self.dsn_env is not None:
-            raise WrongValueError(
-                "wanted one of conn_id and dsn_env, both are there", "leave one of them out"
-            )
         if (self.type == "glue") != (self.reference is None):
             raise WrongValueError(*self._wrong_reference())
         known = _PROPERTIES[self.type]
@@ -92,9 +88,7 @@ class CatalogSection(Section):
     @property
     def reference(self) -> Reference | None:
         """Return the reference to the server; None for Glue."""
-        if self.conn_id is None and self.dsn_env is None:
-            return None
-        return Reference(conn_id=self.conn_id, dsn_env=self.dsn_env)
+        return reference_or_none(self.conn_id, self.dsn_env)
 
     def access(self, dsn: str) -> CatalogAccess:
         """Return the catalog with the DSN that its reference stands for; empty for Glue."""

@@ -17,7 +17,7 @@ from requests.adapters import HTTPAdapter
 
 from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.dsn import parse_dsn
-from airflow_cdc_provider.core.endpoint import Folder, Store
+from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.databases.engines import open_engine, require_answer
 from airflow_cdc_provider.systems.lake.packages import require_glue
 from airflow_cdc_provider.systems.lake.tables.store_options import iceberg_options_of
@@ -56,18 +56,16 @@ def open_catalog(catalog: CatalogAccess, place: Store, *, is_new: bool) -> Catal
             raise ValueError(f"there is no kind of catalog called {other!r}")
 
 
-def ask(place: Folder) -> None:
-    """Ask a place's catalog for anything, so that it has to let one in; the library's error if not.
+def ask(catalog: CatalogAccess, place: Store) -> None:
+    """Ask a catalog for anything, so that it has to let one in; the library's error if not.
 
     Nothing is made there.
     """
-    if place.catalog is None:
-        return
-    catalog = open_catalog(place.catalog, place.store, is_new=False)
-    if isinstance(catalog, SqlCatalog):
-        require_answer(catalog.engine)
-        return
-    catalog.list_namespaces()
+    opened = open_catalog(catalog, place, is_new=False)
+    if isinstance(opened, SqlCatalog):
+        require_answer(opened.engine)
+    else:
+        opened.list_namespaces()
 
 
 class _Sql(SqlCatalog):

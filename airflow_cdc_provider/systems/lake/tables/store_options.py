@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.systems.files.endpoints import (
     ENDPOINT_NAME,
@@ -12,6 +10,7 @@ from airflow_cdc_provider.systems.files.endpoints import (
     SIGNS,
     TIMES,
     endpoint_of,
+    said_by_environment,
 )
 
 _SECONDS = {name: value.removesuffix("s") for name, value in TIMES.items()}
@@ -50,8 +49,7 @@ def iceberg_options_of(place: Store) -> dict[str, str]:
     if place.scheme != "s3":
         return {}
     access, endpoint = place.access, endpoint_of(place)
-    said = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
-    region = access.region or next((each for each in said if each), "")
+    region = access.region or said_by_environment(("AWS_REGION", "AWS_DEFAULT_REGION"))
     options = {
         "s3.access-key-id": access.key_id,
         "s3.secret-access-key": access.secret,
