@@ -16,12 +16,10 @@ from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.spark.java_home import find_java_home
 from tests.servers.throwaway import free_port
 from tests.systems.lake.test_iceberg_catalogs import (
+    PublishedInACatalog,
     test_a_commit_is_made_on_the_table_as_it_was_loaded_or_not_at_all,
-    test_a_commit_that_arrives_late_finds_its_files_or_is_refused,
     test_a_commit_whose_answer_is_lost_is_looked_up,
     test_a_sink_goes_to_executors_with_its_ways_in_and_never_shows_them,
-    test_a_table_follows_the_log_and_holds_each_change_once,
-    test_a_table_of_an_older_plan_is_exchanged_and_its_late_owner_stops,
     test_a_table_of_others_is_refused,
     test_a_table_that_was_dropped_is_missed,
 )
@@ -29,11 +27,8 @@ from tests.systems.lake.world import LakeWorld
 
 __all__ = [
     "test_a_commit_is_made_on_the_table_as_it_was_loaded_or_not_at_all",
-    "test_a_commit_that_arrives_late_finds_its_files_or_is_refused",
     "test_a_commit_whose_answer_is_lost_is_looked_up",
     "test_a_sink_goes_to_executors_with_its_ways_in_and_never_shows_them",
-    "test_a_table_follows_the_log_and_holds_each_change_once",
-    "test_a_table_of_an_older_plan_is_exchanged_and_its_late_owner_stops",
     "test_a_table_of_others_is_refused",
     "test_a_table_that_was_dropped_is_missed",
 ]
@@ -63,3 +58,7 @@ def world(classpath: str, tmp_path: Path) -> Iterator[LakeWorld]:
             yield LakeWorld(root=tmp_path, form="iceberg", bucket=place)
         finally:
             server.kill()
+
+
+class TestPublishedInARestCatalog(PublishedInACatalog):
+    pass

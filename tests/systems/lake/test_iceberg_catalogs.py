@@ -20,7 +20,6 @@ from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.dsn import passwords_in
 from airflow_cdc_provider.core.endpoint import Folder, parse_sink
 from airflow_cdc_provider.core.errors import (
-    FencedError,
     IntegrityError,
     RefusedError,
     SinkUnreachableError,
@@ -33,14 +32,14 @@ from airflow_cdc_provider.systems.lake.preflight import LakeCode
 from airflow_cdc_provider.systems.lake.tables import iceberg
 from airflow_cdc_provider.systems.lake.tables.catalogs import open_catalog
 from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
-from tests.behaviours.sink_join_behaviours import join
-from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.behaviours.sink_world import Row
 from tests.servers.given import SqlServer
 from tests.servers.postgres import SqlDatabase
 from tests.servers.proxy import CuttingProxy, Fault
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import DROP_ANSWER, Request, before
-from tests.systems.lake.steps import again_by, begun, change
+from tests.systems.lake.published_behaviours import PublishedBehaviours
+from tests.systems.lake.steps import begun, change
 from tests.systems.lake.world import LakeWorld, rows_now
 
 if TYPE_CHECKING:
@@ -109,28 +108,23 @@ def tables_of(world: LakeWorld) -> iceberg.IcebergTables:
     return iceberg.open_tables(world.place, name, Manifest(world.store, name).read())
 
 
-def test_a_table_follows_the_log_and_holds_each_change_once(world: LakeWorld) -> None:
-    begun(world, (1, "a"), (2, "b"))
-    world.lake.publish_tables()
-    assert published(world) == [(1, "a"), (2, "b")]
-    sink = world.changes()
-    sink.apply(world.batch([update((1, "a"), (1, "A")), insert(3, "c")]))
-    sink.apply(world.batch([update((3, "c"), (4, "c")), delete(2, "b")], start=110))
-    for _ in range(2):
-        world.lake.publish_tables()
-        assert published(world) == [(1, "A"), (4, "c")]
-        assert not world.lake.has_unpublished()
-    joins = world.opened(world.lake.open_joins())
-    join(world, joins, world.split(), (1, "A"), (5, "e"), high=120)
-    world.lake.publish_tables()
-    assert published(world) == [(1, "A"), (5, "e")]
-    table = opened(world.place).load_table(NAME)
-    table.overwrite(table.scan().to_arrow())  # others compact
-    change(world, 12)
-    world.lake.publish_tables()
-    assert published(world) == [(1, "A"), (5, "e"), (12, "x")]
-    table = opened(world.place).load_table(NAME)
-    assert table.location().removeprefix("file://") == f"{world.place}/shop.orders"
+class PublishedInACatalog(PublishedBehaviours):
+    loaded = iceberg.IcebergTable
+
+    def published(self, world: LakeWorld) -> list[Row]:
+        return published(world)
+
+    def compact(self, world: LakeWorld) -> None:
+        table = opened(world.place).load_table(NAME)
+        table.overwrite(table.scan().to_arrow())
+
+    def check_place(self, world: LakeWorld) -> None:
+        table = opened(world.place).load_table(NAME)
+        assert table.location().removeprefix("file://") == f"{world.place}/shop.orders"
+
+
+class TestPublishedInACatalog(PublishedInACatalog):
+    pass
 
 
 def test_the_environment_is_not_asked_where_the_connection_says_that_the_store_is(
@@ -153,17 +147,6 @@ def test_a_table_may_have_any_name(world: LakeWorld) -> None:
     world.lake.publish_tables()
     found = opened(world.place).load_table(("shop", name)).scan().to_arrow()
     assert rows_now(found, ["id"]) == [(1, "a"), (10, "x")]
-
-
-def test_a_table_of_an_older_plan_is_exchanged_and_its_late_owner_stops(world: LakeWorld) -> None:
-    begun(world, (1, "a"))
-    change(world, 10)
-    world.lake.publish_tables()
-    again_by(world, 2, (1, "new"))
-    world.under(2).publish_tables()
-    with pytest.raises(FencedError):
-        world.lake.publish_tables()
-    assert published(world) == [(1, "new")]
 
 
 @pytest.mark.parametrize("has_files", [True, False])
@@ -315,32 +298,6 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
         patched.setattr(iceberg.IcebergTable, "append", lost)
         with pytest.raises(SinkUnreachableError, match="no answer in time"):
             world.lake.publish_tables()
-    for _ in range(2):
-        world.lake.publish_tables()
-        assert published(world) == [(1, "a"), (10, "x")]
-
-
-def test_a_commit_that_arrives_late_finds_its_files_or_is_refused(
-    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun(world, (1, "a"))
-    world.lake.publish_tables()
-    change(world, 10)
-    late: list[tuple[Any, ...]] = []
-    append = iceberg.IcebergTable.append
-
-    def timed_out(*given: Any) -> None:
-        late.append(given)
-        raise OSError("no answer in time")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(iceberg.IcebergTable, "append", timed_out)
-        for _ in range(2):
-            with pytest.raises(SinkUnreachableError, match="no answer in time"):
-                world.lake.publish_tables()
-    append(*late[0])
-    with pytest.raises(TableMovedError):
-        append(*late[1])
     for _ in range(2):
         world.lake.publish_tables()
         assert published(world) == [(1, "a"), (10, "x")]

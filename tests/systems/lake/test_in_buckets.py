@@ -13,18 +13,19 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_cdc_provider.columns.source_port import SourceLook
-from airflow_cdc_provider.core.errors import FencedError, SinkUnreachableError
+from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.systems.lake import naming
 from airflow_cdc_provider.systems.lake.tables import delta
 from airflow_cdc_provider.systems.lake.tables.store_options import options_of
 from tests.behaviours.sink_behaviours import SplitSinkBehaviours
 from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
-from tests.behaviours.sink_join_behaviours import JoinSinkBehaviours, join
-from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.behaviours.sink_join_behaviours import JoinSinkBehaviours
+from tests.behaviours.sink_world import Row
 from tests.behaviours.target_behaviours import TargetBehaviours
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import DENY, DROP_ANSWER, Proxy, Request, before
-from tests.systems.lake.steps import again_by, begun, change
+from tests.systems.lake.published_behaviours import PublishedBehaviours
+from tests.systems.lake.steps import begun, change
 from tests.systems.lake.world import LakeWorld, rows_now
 
 
@@ -66,25 +67,17 @@ def files(world: LakeWorld) -> list[str]:
     return [name for name in names if name.startswith(("stream-", "changes-"))]
 
 
-def test_a_table_follows_the_log_and_holds_each_change_once(world: LakeWorld) -> None:
-    begun(world, (1, "a"), (2, "b"))
-    world.lake.publish_tables()
-    assert published(world) == [(1, "a"), (2, "b")]
-    sink = world.changes()
-    sink.apply(world.batch([update((1, "a"), (1, "A")), insert(3, "c")]))
-    sink.apply(world.batch([update((3, "c"), (4, "c")), delete(2, "b")], start=110))
-    for _ in range(2):
-        world.lake.publish_tables()
-        assert published(world) == [(1, "A"), (4, "c")]
-    assert len(files(world)) == 1
-    joins = world.opened(world.lake.open_joins())
-    join(world, joins, world.split(), (1, "A"), (5, "e"), high=120)
-    world.lake.publish_tables()
-    assert published(world) == [(1, "A"), (5, "e")]
-    opened(world).optimize.compact()
-    change(world, 12)
-    world.lake.publish_tables()
-    assert published(world) == [(1, "A"), (5, "e"), (12, "x")]
+class TestPublishedInABucket(PublishedBehaviours):
+    loaded = delta.LoadedDelta
+
+    def published(self, world: LakeWorld) -> list[Row]:
+        return published(world)
+
+    def compact(self, world: LakeWorld) -> None:
+        opened(world).optimize.compact()
+
+    def check_place(self, world: LakeWorld) -> None:
+        assert len(files(world)) == 1
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
@@ -95,17 +88,6 @@ def test_the_environment_is_not_asked_where_the_connection_says_that_the_store_i
     begun(world, (1, "a"))
     world.lake.publish_tables()
     assert published(world) == [(1, "a")]
-
-
-def test_a_table_of_an_older_plan_is_exchanged_and_its_late_owner_stops(world: LakeWorld) -> None:
-    begun(world, (1, "a"))
-    change(world, 10)
-    world.lake.publish_tables()
-    again_by(world, 2, (1, "new"))
-    world.under(2).publish_tables()
-    with pytest.raises(FencedError):
-        world.lake.publish_tables()
-    assert published(world) == [(1, "new")]
 
 
 @pytest.fixture
@@ -147,29 +129,6 @@ def test_a_commit_whose_answer_is_lost_counts_once_and_keeps_its_files(
     change(world, 11)
     world.lake.publish_tables()
     assert published(world) == [(1, "a"), (10, "x"), (11, "x")]
-
-
-def test_a_commit_that_arrives_late_finds_its_files(
-    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun(world, (1, "a"))
-    world.lake.publish_tables()
-    change(world, 10)
-    late: list[tuple[Any, ...]] = []
-    append = delta.LoadedDelta.append
-
-    def timed_out(*given: Any) -> None:
-        late.append(given)
-        raise OSError("no answer in time")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(delta.LoadedDelta, "append", timed_out)
-        with pytest.raises(SinkUnreachableError, match="no answer in time"):
-            world.lake.publish_tables()
-    append(*late[0])
-    for _ in range(2):
-        world.lake.publish_tables()
-        assert published(world) == [(1, "a"), (10, "x")]
 
 
 def test_a_commit_that_is_denied_is_an_outage_and_is_made_up_for(
