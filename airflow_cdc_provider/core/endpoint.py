@@ -140,6 +140,9 @@ class Folder:
     """How to get into the store."""
     catalog: CatalogAccess | None = None
     """Which server knows its tables; None for a catalog in the folder, or none at all."""
+    mirror_mb: int = 0
+    """Of tables that hold the current rows: how much of one a commit may write again, in MB; 0 for
+    tables that hold each change."""
 
     @property
     def identity(self) -> str:
@@ -163,7 +166,8 @@ class Folder:
         queries = "&with_queries=1" if self.with_queries else ""
         types = "&debezium_types=1" if self.debezium_types else ""
         pace = f"&commit_seconds={self.commit_seconds}" if self.commit_seconds else ""
-        told = f"form={self.form}{queries}{types}{pace}"
+        mirror = f"&mirror_mb={self.mirror_mb}" if self.mirror_mb else ""
+        told = f"form={self.form}{queries}{types}{pace}{mirror}"
         if self.catalog is not None:
             told = f"{told}&{urlencode(self.catalog.options)}"
         if self.access == AS_THE_ENVIRONMENT_SAYS:
@@ -202,8 +206,9 @@ def parse_sink(dsn: str) -> SinkPlace:
     with_queries = _flag(parts.options, "with_queries", default=False)
     debezium_types = _flag(parts.options, "debezium_types", default=False)
     pace = int(parts.options.get("commit_seconds", 0))
+    mirror_mb = int(parts.options.get("mirror_mb", 0))
     options = (parts.options["form"], with_queries, debezium_types, pace)
-    return Folder(path, *options, access, CatalogAccess.of(parts.options))
+    return Folder(path, *options, access, CatalogAccess.of(parts.options), mirror_mb)
 
 
 def _looks_like() -> str:

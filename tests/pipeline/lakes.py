@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from airflow_cdc_provider.core.verify_report import VerifyReport
 
+FORMS = ("iceberg", "delta", "iceberg_mirror", "delta_mirror")
+"""Of tables that hold each change, and of those that hold the current rows."""
+
 
 @dataclass(frozen=True)
 class Lake:
@@ -32,10 +35,15 @@ class Lake:
 
     @classmethod
     def of(cls, shop: Shop, form: str) -> Lake:
-        """Turn a shop's file into one whose sink is a lake."""
+        """Turn a shop's file into one whose sink is a lake.
+
+        `form` is that of its tables, with a word behind it if they hold the current rows.
+        """
+        form, _, mode = form.partition("_")
         folder = shop.path.parent / "lake"
         to_server = f'  dsn_env: DR_DSN\n  route: {{"{shop.database}.*": "{shop.target}.*"}}\n'
         to_lake = f"  type: {form}\n  path: {folder}\n  commit_seconds: 1\n"
+        to_lake += f"  mode: {mode}\n" if mode else ""
         text = shop.path.read_text()
         assert to_server in text
         shop.path.write_text(text.replace(to_server, to_lake))

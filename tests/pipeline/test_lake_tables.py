@@ -17,11 +17,11 @@ from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.altered_tables import alter_before_reading, change
 from tests.pipeline.conftest import Shop
-from tests.pipeline.lakes import Lake
+from tests.pipeline.lakes import FORMS, Lake
 from tests.systems.lake import damage
 
 
-@pytest.fixture(params=["iceberg", "delta"])
+@pytest.fixture(params=FORMS)
 def lake(shop: Shop, request: pytest.FixtureRequest) -> Lake:
     found = Lake.of(shop, request.param)
     found.catch_up()

@@ -25,7 +25,7 @@ _ALIKE = {
     *("mysql", "mariadb"),
     *("oldest", "newest"),
     *("json", "parquet"),
-    *("iceberg", "delta"),
+    *("iceberg", "delta", "iceberg_mirror", "delta_mirror"),
 }
 """Parameters of which one is taken."""
 

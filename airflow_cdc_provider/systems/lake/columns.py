@@ -38,6 +38,11 @@ def current_rows(columns: list[str], key: list[str], table: str) -> str:
     )
 
 
+def mirrored_rows(columns: list[str], table: str) -> str:
+    """Return the query of a table whose rows are the current ones."""
+    return f"SELECT {', '.join(map(_quoted, columns))} FROM {table}"
+
+
 def _free_name(name: str, columns: list[str]) -> str:
     """Return a name that no column has, in any case: this one, or with more behind it."""
     taken = {column.casefold() for column in columns}

@@ -13,6 +13,7 @@ from airflow_cdc_provider.systems.sections.base import SinkSection, StoreSection
 from airflow_cdc_provider.systems.sections.catalog import CatalogSection
 
 _LONGEST = 3600
+_MOST_MB = 1_048_576
 
 
 def _existing_rows(value: Any) -> Any:
@@ -26,12 +27,13 @@ def _existing_rows(value: Any) -> Any:
 
 
 class LakeSinkSection(SinkSection):
-    """Tables in a folder or a store: each change is a row."""
+    """Tables in a folder or a store: each change is a row, or each row is there as it is now."""
 
     path: str
-    mode: Literal["append"] = Field(
+    mode: Literal["append", "mirror"] = Field(
         default="append",
-        description="`append`: each change is a row, with its operation and its order.",
+        description="`append`: each change is a row, with its operation and its order. "
+        "[`mirror`](lake_mirrors.md): the table has the current rows.",
     )
     commit_seconds: int = Field(
         default=60,
@@ -39,6 +41,13 @@ class LakeSinkSection(SinkSection):
         le=_LONGEST,
         description="Seconds from one commit of a table to the next. Each commit makes a file and "
         "a snapshot of the table that was changed.",
+    )
+    rewrite_mb: int = Field(
+        default=8192,
+        ge=1,
+        le=_MOST_MB,
+        description="With `mode: mirror`: the megabytes of a table's files that one commit may "
+        "write again. More is refused, and the table stays what it was.",
     )
     existing_rows: Annotated[Literal["refuse"], BeforeValidator(_existing_rows)] = Field(
         default="refuse",
@@ -54,7 +63,20 @@ class LakeSinkSection(SinkSection):
     @property
     def address(self) -> str:
         """Return the URL of the folder, with the tables' format and pace."""
-        return Folder(self.path, self.type, commit_seconds=self.commit_seconds).address
+        mirror_mb = self.rewrite_mb if self.mode == "mirror" else 0
+        return Folder(
+            self.path, self.type, commit_seconds=self.commit_seconds, mirror_mb=mirror_mb
+        ).address
+
+    @model_validator(mode="after")
+    def _rewrites(self) -> Self:
+        """Refuse a limit of what is never done."""
+        if self.mode == "append" and "rewrite_mb" in self.model_fields_set:
+            raise WrongValueError(
+                "rewrite_mb is of tables that hold the current rows",
+                "leave it out, or write mode: mirror",
+            )
+        return self
 
 
 class IcebergSinkSection(StoreSection, LakeSinkSection):

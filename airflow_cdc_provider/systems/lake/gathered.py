@@ -65,31 +65,31 @@ def batches_of(
     store: ObjectStore, file: SealedFile, columns: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of the log in some columns; those that it does not have are NULL."""
-    with _opened(store, file.path) as opened:
-        known = set(opened.schema_arrow.names)
+    with opened(store, file.path) as there:
+        known = set(there.schema_arrow.names)
         names = [name for name in columns.names if name in known]
-        for batch in opened.iter_batches(columns=names):
+        for batch in there.iter_batches(columns=names):
             yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
 
 
 def columns_of(store: ObjectStore, name: str) -> pa.Schema:
     """Return the columns of a file of the log."""
-    with _opened(store, name) as opened:
-        return opened.schema_arrow.remove_metadata()
+    with opened(store, name) as there:
+        return there.schema_arrow.remove_metadata()
 
 
 def _read(store: ObjectStore, name: str) -> pa.Table:
     """Read a file of the log whole."""
-    with _opened(store, name) as opened:
-        return opened.read()
+    with opened(store, name) as there:
+        return there.read()
 
 
 @contextmanager
-def _opened(store: ObjectStore, name: str) -> Iterator[pq.ParquetFile]:
+def opened(store: ObjectStore, name: str) -> Iterator[pq.ParquetFile]:
     """Open a file of the log; that it is gone is a loss and no outage."""
     try:
-        with pq.ParquetFile(store.columns_of(name)) as opened:
-            yield opened
+        with pq.ParquetFile(store.columns_of(name)) as there:
+            yield there
     except FileNotFoundError:
         raise IntegrityError(
             "a file that the log names is gone",

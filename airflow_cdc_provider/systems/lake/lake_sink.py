@@ -24,14 +24,15 @@ from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
 from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
-from airflow_cdc_provider.systems.file_log.state import NATIVE, LogState
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.file_log.targets import LogTargets
 from airflow_cdc_provider.systems.file_log.told_columns import ToldColumns
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES
-from airflow_cdc_provider.systems.lake.columns import current_rows, name_in_catalog
+from airflow_cdc_provider.systems.lake.columns import current_rows, mirrored_rows, name_in_catalog
 from airflow_cdc_provider.systems.lake.held import HeldTables
+from airflow_cdc_provider.systems.lake.next_commit import Appended, Commits, Mirrored
 from airflow_cdc_provider.systems.lake.packages import require_package
 from airflow_cdc_provider.systems.lake.preflight import lake_look
 from airflow_cdc_provider.systems.lake.publisher import Publisher
@@ -89,7 +90,8 @@ class LakeSink:
     def open_ledger(self) -> Ledger:
         """Open the ledger, which is in the manifests beside the tables."""
         # a table may still have the files of an older plan's splits
-        store = LogLedgerStore(self._store, self.owner, types=NATIVE, is_exact=False, swept=_SWEPT)
+        types = self._commits.types
+        store = LogLedgerStore(self._store, self.owner, types=types, is_exact=False, swept=_SWEPT)
         return Ledger(store, self.owner.generation)
 
     def open_targets(self) -> LogTargets:
@@ -122,9 +124,11 @@ class LakeSink:
 
     def current_rows(self, plan: TablePlan) -> str:
         """Return the SQL query of a table's current rows, by its name in the catalog."""
-        target = plan.target
+        target, table = plan.target, name_in_catalog(plan.sink_table)
         names = [column.name for column in target.copied_columns]
-        return current_rows(names, list(target.primary_key), name_in_catalog(plan.sink_table))
+        if self.folder.mirror_mb:
+            return mirrored_rows(names, table)
+        return current_rows(names, list(target.primary_key), table)
 
     @property
     def commit_every_s(self) -> float:
@@ -147,7 +151,17 @@ class LakeSink:
     @property
     def _publisher(self) -> Publisher:
         """Return what commits to the tables."""
-        return Publisher(self._store, self.owner, self._open_tables, widens=self._widens)
+        return Publisher(
+            self._store, self.owner, self._open_tables, self._commits, widens=self._widens
+        )
+
+    @property
+    def _commits(self) -> Commits:
+        """Return how tables take what the log has for them."""
+        if not self.folder.mirror_mb:
+            return Appended(self._store)
+        keys = {plan.sink_table: plan.target.primary_key for plan in self.plans}
+        return Mirrored(self._store, keys, self.folder.mirror_mb)
 
     @property
     def _widens(self) -> bool:

@@ -39,14 +39,16 @@ def last_changes(
     choose: Choose | None = None,
     *,
     held_bytes: int = _HELD_BYTES,
+    with_deleted: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a table's current rows, all or chosen ones, with their columns.
 
     `changes` are all changes of the table, in any order. Files are written to the folder of
-    temporary files if there are more than `held_bytes`.
+    temporary files if there are more than `held_bytes`. `with_deleted`: last changes that are
+    deletes, too.
     """
     with tempfile.TemporaryDirectory(prefix="cdc-lake-") as folder:
-        reading = _Reading(tuple(key), Path(folder), held_bytes)
+        reading = _Reading(tuple(key), Path(folder), held_bytes, with_deleted=with_deleted)
         found = reading.without_voids(changes)
         yield from reading.rows(found if choose is None else map(choose, found))
 
@@ -54,8 +56,11 @@ def last_changes(
 class _Reading:
     """One pass over a table's changes."""
 
-    def __init__(self, key: tuple[str, ...], folder: Path, held_bytes: int) -> None:
+    def __init__(
+        self, key: tuple[str, ...], folder: Path, held_bytes: int, *, with_deleted: bool
+    ) -> None:
         self._key, self._folder, self._held_bytes = key, folder, held_bytes
+        self._with_deleted = with_deleted
         self._void = SNAPSHOT_ORDER - 1
         """Rows up to here are void; known once all changes were read."""
 
@@ -118,7 +123,7 @@ class _Reading:
         return list(paths.values())
 
     def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the last change of each key, if it is no delete and not void."""
+        """Yield the last change of each key, if it is not void; deletes where they are asked for."""
         valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
         changes = changes.filter(mask_of(valid)).combine_chunks()
         if not changes.num_rows:
@@ -129,8 +134,9 @@ class _Reading:
         places = np.lexsort((orders, codes))
         is_last = np.append(codes[places][1:] != codes[places][:-1], True)
         rows = changes.take(numbers_of(np.sort(places[is_last])))
-        living = rows.filter(pc.not_equal(rows.column(OP), "d"))
-        yield from living.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+        if not self._with_deleted:
+            rows = rows.filter(pc.not_equal(rows.column(OP), "d"))
+        yield from rows.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def _read(path: Path) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -31,17 +31,15 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
-from airflow_cdc_provider.systems.lake.behind import behind
-from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
-from airflow_cdc_provider.systems.lake.gathered import gathered
+from airflow_cdc_provider.systems.lake.behind import Behind, behind
 from airflow_cdc_provider.systems.lake.held import (
     OpenTables,
     libraries_explained,
     own_stamp,
     said_by,
 )
+from airflow_cdc_provider.systems.lake.next_commit import Commits, NextCommit
 from airflow_cdc_provider.systems.lake.tables.table import (
-    DataFile,
     LakeTables,
     LoadedTable,
     Stamp,
@@ -57,11 +55,18 @@ class Publisher:
     """Brings the tables of one pipeline's lake to the end of its log."""
 
     def __init__(
-        self, store: ObjectStore, owner: Owner, open_tables: OpenTables, *, widens: bool
+        self,
+        store: ObjectStore,
+        owner: Owner,
+        open_tables: OpenTables,
+        commits: Commits,
+        *,
+        widens: bool,
     ) -> None:
         """`widens`: a column's type can become one that holds more values."""
         self._store, self._owner, self._open_tables = store, owner, open_tables
-        self._widens = widens
+        self._commits, self._widens = commits, widens
+        self._unused: list[str] = []
         self._manifest = Manifest(store, str(owner.pipeline))
 
     def publish(self) -> None:
@@ -73,11 +78,12 @@ class Publisher:
         self._manifest.require_owner(state, self._owner.generation)
         if state.stream is None:
             return
+        self._commits.require_mode(state.types)
         brought: dict[str, int] = {}
         refused: list[CdcError] = []
         with libraries_explained(self._unreachable):
             tables = self._open_tables(state)
-            for table in _followed(state):
+            for table in self._followed(state):
                 try:
                     brought[table_folder(table)] = self._bring(tables, table, state)
                 except (RefusedError, IntegrityError) as error:
@@ -93,7 +99,7 @@ class Publisher:
             return False
         with libraries_explained(self._unreachable):
             tables = self._open_tables(state)
-            return any(self._lacks_some(tables, each, state) for each in _followed(state))
+            return any(self._lacks_some(tables, each, state) for each in self._followed(state))
 
     def _lacks_some(self, tables: LakeTables, table: TableId, state: LogState) -> bool:
         """Tell whether a table does not have all that the log holds for it."""
@@ -123,7 +129,7 @@ class Publisher:
             return {"do": "taken", "files": left} if left else None
 
         self._manifest.commit(self._owner.generation, judge)
-        for path in paths:
+        for path in [*paths, *self._unused]:
             self._store.delete(path)
 
     def _bring(self, tables: LakeTables, table: TableId, state: LogState) -> int:
@@ -176,45 +182,43 @@ class Publisher:
             return state.taken.get(folder, 0)  # left as it is until all its rows are read again
         if not new.columns.names:
             return 0  # nothing says what its columns are
-        changes = [each for each in new.changes if each.rows]  # others only tell columns
-        read = [
-            DataFile(each.path, each.rows, each.bytes, SNAPSHOT_ORDER)
-            for each in new.read
-            if each.rows
-        ]
-        made = [gathered(self._store, changes, new.columns)] if changes else []
         before = None if new.is_anew or stamp is None else stamp.order
+        commit = self._commits.next(table, loaded, new, before)
         wanted = Stamp(
-            str(self._owner.pipeline),
-            state.plan_id,
-            self._owner.generation,
-            count,
-            _greatest(before, [*read, *made]),
+            str(self._owner.pipeline), state.plan_id, self._owner.generation, count, commit.order
         )
         try:
             if loaded is None:
-                tables.create(table, [*read, *made], new.columns, wanted)
-            elif new.is_anew:
-                loaded.exchange([*read, *made], new.columns, wanted)
+                tables.create(table, commit.files, new.columns, wanted)
             else:
-                loaded.append([*read, *made], new.columns, wanted)
+                _made_on(loaded, commit, new, wanted)
         except Exception as error:
             # who was first may have been this one, whose answer was lost
             is_sure = isinstance(error, TableMovedError) or tables.knows_outcomes
             if is_sure and not _has(tables.load(table), wanted):
-                for each in made:  # no commit names it, now or later
+                for each in commit.made:  # no commit names it, now or later
                     self._store.delete(each.name)
             raise
+        self._unused += commit.unused
         log.info("table published: table=%s files=%d", table, len(new.changes))
         self._tidy(tables, table)
         return count
+
+    def _followed(self, state: LogState) -> list[TableId]:
+        """Return the tables that the stream owns, and those that it owned: the log has them."""
+        owned = {progress.table for progress in state.stream.tables} if state.stream else set()
+        owned |= {each.table for each in state.stopped}
+        tables = {sink for sink, source in state.targets.items() if source in owned}
+        changed = {*state.changes, *state.kept} - {TRANSACTION}
+        found = tables | {table_of_folder(folder) for folder in changed}
+        return sorted(filter(self._commits.takes, found))
 
     def _tidy(self, tables: LakeTables, table: TableId) -> None:
         """Drop what is too old of a table's history; where that fails the next commit does it."""
         try:
             loaded = tables.load(table)
             if loaded is not None:
-                loaded.tidy()
+                loaded.tidy(drops_rows=self._commits.replaces)
         except TableMovedError:
             pass
         except Exception as error:  # noqa: BLE001 - the rows are there, whatever it is
@@ -238,22 +242,17 @@ class Publisher:
         )
 
 
+def _made_on(loaded: LoadedTable, commit: NextCommit, new: Behind, wanted: Stamp) -> None:
+    """Commit to a table as it was loaded."""
+    if new.is_anew:
+        loaded.exchange(commit.files, new.columns, wanted)
+    elif commit.gone:
+        loaded.replace(commit.gone, commit.files, new.columns, wanted)
+    else:
+        loaded.append(commit.files, new.columns, wanted)
+
+
 def _has(loaded: LoadedTable | None, wanted: Stamp) -> bool:
     """Tell whether a commit whose outcome is unknown was made, by what the table says."""
     stamp = None if loaded is None else loaded.stamp
     return stamp is not None and (stamp.plan_id, stamp.files) == (wanted.plan_id, wanted.files)
-
-
-def _greatest(before: int | None, files: Sequence[DataFile]) -> int | None:
-    """Return the greatest order of a table's rows, before and with files; None without any."""
-    orders = [each.order for each in files]
-    return max(orders if before is None else [before, *orders], default=None)
-
-
-def _followed(state: LogState) -> list[TableId]:
-    """Return the sink's tables that the stream owns, and those that it owned: the log has them."""
-    owned = {progress.table for progress in state.stream.tables} if state.stream else set()
-    owned |= {each.table for each in state.stopped}
-    tables = {sink for sink, source in state.targets.items() if source in owned}
-    changed = {*state.changes, *state.kept} - {TRANSACTION}
-    return sorted(tables | {table_of_folder(folder) for folder in changed})

@@ -1,4 +1,4 @@
-"""A lake of each format."""
+"""A lake of each format, whose tables hold each change, or the current rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import pytest
 
 from tests.systems.lake.world import FORMATS, LakeWorld
 
+MIRRORS = [f"{form}_mirror" for form in FORMATS]
 
-@pytest.fixture(params=FORMATS)
+
+@pytest.fixture(params=[*FORMATS, *MIRRORS])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> LakeWorld:
-    return LakeWorld(root=tmp_path / "lake", form=request.param)
+    form, _, mirror = request.param.partition("_")
+    return LakeWorld(root=tmp_path / "lake", form=form, mirror_mb=512 if mirror else 0)

@@ -14,7 +14,7 @@ from tests.behaviours.sink_world import Row, insert
 from tests.systems.lake import damage
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.world import LakeWorld, rows_now
+from tests.systems.lake.world import LakeWorld, rows_now, rows_there
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,8 @@ def begun(world: LakeWorld, *rows: Row) -> None:
 
 def published(world: LakeWorld) -> list[Row]:
     """What the table's changes add up to; each fits, and none is there twice."""
-    return rows_now(table_of(world.form, world.root, "shop.orders"), ["id"])
+    found = table_of(world.form, world.root, "shop.orders")
+    return rows_there(found, ["id"]) if world.mirror_mb else rows_now(found, ["id"])
 
 
 def change(world: LakeWorld, number: int, generation: int = 1) -> None:

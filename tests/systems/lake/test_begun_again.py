@@ -13,7 +13,8 @@ from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import Row, insert, update
 from tests.behaviours.source_log import at
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.world import LakeWorld, rows_now
+from tests.systems.lake.steps import published
+from tests.systems.lake.world import LakeWorld
 
 
 def begun(world: LakeWorld, *rows: Row) -> None:
@@ -27,11 +28,6 @@ def begun(world: LakeWorld, *rows: Row) -> None:
     world.ledger.end_change(change)
 
 
-def shown(world: LakeWorld) -> list[Row]:
-    """What the table's rows add up to."""
-    return rows_now(table_of(world.form, world.root, "shop.orders"), ["id"])
-
-
 def read(world: LakeWorld) -> None:
     world.ledger.change_tables(read=[world.orders.schema.table])
 
@@ -43,16 +39,16 @@ def test_a_table_that_begins_again_stays_what_it_was_until_all_its_rows_are_ther
     joins = world.opened(world.sink.open_joins())
     join(world, joins, world.split(0, None, 10), (2, "b"))
     world.lake.publish_tables()
-    assert shown(world) == [(1, "a"), (12, "l")]
+    assert published(world) == [(1, "a"), (12, "l")]
     world.changes().apply(world.batch([update((2, "b"), (2, "B"))]))
     world.lake.publish_tables()
     assert not world.lake.has_unpublished()
-    assert shown(world) == [(1, "a"), (12, "l")]
+    assert published(world) == [(1, "a"), (12, "l")]
     join(world, joins, world.split(1, 10, None), (13, "m"), high=110)
     read(world)
     assert world.lake.has_unpublished()
     world.lake.publish_tables()
-    assert shown(world) == [(2, "B"), (13, "m")]
+    assert published(world) == [(2, "B"), (13, "m")]
 
 
 def test_a_reading_that_fails_is_never_shown(world: LakeWorld) -> None:
@@ -63,11 +59,11 @@ def test_a_reading_that_fails_is_never_shown(world: LakeWorld) -> None:
     joins.begin("again", [world.orders.schema.table])
     join(world, joins, world.split(0, None, 10), (3, "c"), request="again")
     world.lake.publish_tables()
-    assert shown(world) == [(1, "a")]
+    assert published(world) == [(1, "a")]
     join(world, joins, world.split(1, 10, None), (12, "l"), request="again")
     read(world)
     world.lake.publish_tables()
-    assert shown(world) == [(3, "c"), (12, "l")]
+    assert published(world) == [(3, "c"), (12, "l")]
 
 
 def test_an_added_table_comes_with_all_its_rows(world: LakeWorld) -> None:
@@ -84,7 +80,7 @@ def test_an_added_table_comes_with_all_its_rows(world: LakeWorld) -> None:
     read(world)
     for _ in range(2):
         world.lake.publish_tables()
-        assert shown(world) == [(1, "a"), (12, "l")]
+        assert published(world) == [(1, "a"), (12, "l")]
 
 
 def test_a_table_of_other_types_is_exchanged_once_whoever_dies(
@@ -101,7 +97,7 @@ def test_a_table_of_other_types_is_exchanged_once_whoever_dies(
             world.lake.publish_tables()
     for _ in range(2):
         world.lake.publish_tables()
-        assert shown(world) == [(2, 7)]
+        assert published(world) == [(2, 7)]
         assert table_of(world.form, world.root, "shop.orders").schema.field("name").type == "int64"
 
 
@@ -116,7 +112,7 @@ def test_files_of_another_type_are_refused_where_the_table_does_not_begin_again(
     as_numbers(world, "name")
     with pytest.raises(RefusedError, match="is string in the lake and is to be int64"):
         world.lake.publish_tables()
-    assert shown(world) == [(1, "a")]
+    assert published(world) == [(1, "a")]
 
 
 def as_numbers(world: LakeWorld, column: str) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.core.errors import IntegrityError, SinkUnreachableError
+from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
+from airflow_cdc_provider.systems.lake.behind import Behind
+from airflow_cdc_provider.systems.lake.next_commit import Appended
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg
-from airflow_cdc_provider.systems.lake.tables.table import DataFile
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.steps import (
     again_by,
@@ -29,7 +33,13 @@ from tests.systems.lake.world import LakeWorld
 if TYPE_CHECKING:
     from deltalake import CommitProperties
 
-WITHOUT_HISTORY = [("iceberg", None), ("iceberg", 1234567890123), ("delta", None)]
+WITHOUT_HISTORY = [
+    ("iceberg", None),
+    ("iceberg", 1234567890123),
+    ("delta", None),
+    ("iceberg_mirror", None),
+    ("delta_mirror", None),
+]
 """Each format; of Iceberg as PyIceberg expires snapshots, and as Java does."""
 forgotten = pytest.mark.parametrize(("world", "parent"), WITHOUT_HISTORY, indirect=["world"])
 
@@ -168,12 +178,13 @@ def test_rows_of_a_snapshot_prove_a_table_without_its_history(
     assert published(world) == [(1, "a"), (10, "x")]
 
 
-def test_the_greatest_order_never_falls_by_a_commit_that_adds() -> None:
-    files = [DataFile("", 1, 1, order) for order in (4, 9, -1)]
-    assert publisher_module._greatest(None, []) is None
-    assert publisher_module._greatest(3, []) == 3
-    assert publisher_module._greatest(3, files) == publisher_module._greatest(None, files) == 9
-    assert publisher_module._greatest(12, files) == 12
+def test_the_greatest_order_never_falls_by_a_commit_that_adds(world: LakeWorld) -> None:
+    read = Behind([SealedFile("", 1, 1)], (), pa.schema([]), is_anew=False)
+    appended = Appended(world.store)
+    orders = [appended.next(world.orders.sink_table, None, read, n).order for n in (3, None)]
+    assert orders == [3, -1]
+    nothing = replace(read, read=())
+    assert appended.next(world.orders.sink_table, None, nothing, None).order is None
 
 
 @forgotten

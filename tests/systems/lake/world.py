@@ -29,12 +29,14 @@ class LakeWorld(SinkWorld):
     form: str = "iceberg"
     bucket: Folder | None = None
     """In the place of `root`."""
+    mirror_mb: int = 0
+    """Of tables that hold the current rows."""
 
     @property
     def place(self) -> Folder:
         if self.bucket is not None:
             return self.bucket
-        return Folder(str(self.root), self.form, commit_seconds=60)
+        return Folder(str(self.root), self.form, commit_seconds=60, mirror_mb=self.mirror_mb)
 
     @property
     def store(self) -> ObjectStore:
@@ -83,3 +85,14 @@ def rows_now(changes: pa.Table, key: list[str]) -> list[Row]:
             assert op != "r" or rows.get(of) != row, f"{op} of {of} changes nothing"
             rows[of] = row
     return sorted(rows.values())
+
+
+def rows_there(rows: pa.Table, key: list[str]) -> list[Row]:
+    """Return the rows of a table of current rows: each key is there once, and none was deleted."""
+    found = rows.to_pylist()
+    assert {each[OP] for each in found} <= {*"rcu"}
+    keys = [tuple(each[name] for name in key) for each in found]
+    assert len({*keys}) == len(keys), f"keys are there twice: {keys}"
+    return sorted(
+        tuple(value for name, value in each.items() if name not in CHANGE_COLUMNS) for each in found
+    )

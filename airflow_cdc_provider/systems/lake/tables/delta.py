@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from airflow_cdc_provider.core.endpoint import Folder, Store
 from airflow_cdc_provider.core.identifiers import TableId
@@ -27,25 +27,44 @@ from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
 from airflow_cdc_provider.systems.lake.tables.store_options import options_of
-from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, Stamp, TableMovedError
+from airflow_cdc_provider.systems.lake.tables.table import (
+    Bounds,
+    DataFile,
+    Stamp,
+    TableFile,
+    TableMovedError,
+)
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import ParquetFileFragment
 
 _LOCAL_TIMES = "timestampNtz"
 _BATCH_ROWS = 65_536
+_LOG = "_delta_log"
+_KEPT, _KEPT_FOR = "delta.deletedFileRetentionDuration", "interval 1 hours"
+_ONE_IN = 10
+"""Files that are not kept longer are deleted with one in so many versions."""
 _STAMP = "cdc"
 """The key in a commit's metadata that has the stamp, for people who look at the history."""
 
 
 def open_tables(place: Folder, pipeline: str, state: LogState) -> DeltaTables:
     """Open the tables of a place, for one pipeline's plan."""
-    return DeltaTables(place.store, pipeline, state.plan_id)
+    kept_for = {_KEPT: _KEPT_FOR} if place.mirror_mb else {}
+    return DeltaTables(place.store, pipeline, state.plan_id, kept_for)
 
 
 class DeltaTables:
     """The Delta tables of one place, as one pipeline's log has them."""
 
-    def __init__(self, place: Store, pipeline: str, plan_id: str) -> None:
+    def __init__(
+        self, place: Store, pipeline: str, plan_id: str, properties: Mapping[str, str]
+    ) -> None:
+        """`properties` are those of tables that are made."""
         self._place, self._pipeline, self._plan_id = place, pipeline, plan_id
+        self._properties = properties
         self._files, self._options = open_files(place), options_of(place)
 
     @property
@@ -61,8 +80,8 @@ class DeltaTables:
             found = DeltaTable(self._uri(table), storage_options=self._options)
         except TableNotFoundError:
             return None
-        log = self._files.below(self._log_of(table))
-        return LoadedDelta(found, log, self._pipeline, self._plan_id)
+        folder = self._files.below(table_folder(table))
+        return LoadedDelta(found, folder, self._pipeline, self._plan_id)
 
     def create(
         self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
@@ -75,6 +94,7 @@ class DeltaTables:
                 Schema.from_arrow(columns),
                 [_added(each) for each in files],
                 mode="error",
+                configuration=self._properties,
                 storage_options=self._options,
                 commit_properties=_stamped(stamp),
             )
@@ -87,7 +107,7 @@ class DeltaTables:
     @staticmethod
     def _log_of(table: TableId) -> str:
         """Return the folder of a table's log, below the place."""
-        return f"{table_folder(table)}/_delta_log"
+        return f"{table_folder(table)}/{_LOG}"
 
     def _uri(self, table: TableId) -> str:
         """Return where a table is: the path of its folder, or a URI."""
@@ -97,9 +117,9 @@ class DeltaTables:
 class LoadedDelta:
     """A Delta table as it was loaded."""
 
-    def __init__(self, table: DeltaTable, log: ObjectStore, pipeline: str, plan_id: str) -> None:
-        """`log` is the folder of the table's log."""
-        self._table, self._log = table, log
+    def __init__(self, table: DeltaTable, folder: ObjectStore, pipeline: str, plan_id: str) -> None:
+        """`folder` is the table's."""
+        self._table, self._folder, self._log = table, folder, folder.below(_LOG)
         self._pipeline, self._plan_id = pipeline, plan_id
 
     @property
@@ -171,16 +191,20 @@ class LoadedDelta:
 
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit; columns that are new are added by a commit before it."""
+        with _moved_on():
+            self._add_columns(columns)
+            self._write(files, columns, stamp, "append")
+
+    def _add_columns(self, columns: pa.Schema) -> None:
+        """Commit the columns that are new, if any: then the table is to be loaded again."""
         there = set(self.columns.names)
         new = pa.schema([field for field in columns if field.name not in there])
-        with _moved_on():
-            if new.names:
-                self._table.alter.add_columns(
-                    Schema.from_arrow(new).fields,
-                    commit_properties=CommitProperties(max_commit_retries=0),
-                )
-                raise TableMovedError("columns were added to it")
-            self._write(files, columns, stamp, "append")
+        if new.names:
+            self._table.alter.add_columns(
+                Schema.from_arrow(new).fields,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+            raise TableMovedError("columns were added to it")
 
     def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Put files in the place of all that is there, columns too, in one commit."""
@@ -194,23 +218,99 @@ class LoadedDelta:
                 raise TableMovedError("it can have times without a zone now")
             self._write(files, columns, stamp, "overwrite")
 
+    def files(self, column: str) -> Sequence[DeltaFile]:
+        """Return the files of the loaded version, with the bounds of a column."""
+        rows = self._table.to_pyarrow_dataset()
+        told = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        actions = {each["path"]: each for each in told}
+        return [
+            DeltaFile(each, rows.schema, actions[each.path], column)
+            for each in rows.get_fragments()
+        ]
+
+    def replace(
+        self,
+        gone: Sequence[TableFile],
+        files: Sequence[DataFile],
+        columns: pa.Schema,
+        stamp: Stamp,
+    ) -> None:
+        """Put files in the place of some of its own in one commit, on the columns it has."""
+        now_ms = time.time_ns() // 1_000_000
+        removed = [
+            RemoveAction(each.path, True, now_ms, each.bytes, {})  # noqa: FBT003 - the library's
+            for each in gone
+            if isinstance(each, DeltaFile)
+        ]
+        with _moved_on():
+            self._add_columns(columns)
+            self._write(files, columns, stamp, "append", removed)
+
     @property
     def _has_local_times(self) -> bool:
         """Tell whether the table can have times without a zone, by its protocol."""
         return _LOCAL_TIMES in (self._table.protocol().reader_features or ())
 
-    def tidy(self) -> None:
-        """Do nothing: the library writes checkpoints and drops old logs with its commits."""
+    def tidy(self, *, drops_rows: bool = False) -> None:
+        """Delete files that were taken away longer ago than the table keeps them, now and then.
+
+        The library writes checkpoints and drops old logs with its commits.
+        """
+        if drops_rows and self._table.version() % _ONE_IN == 0:
+            for path in self._table.vacuum(dry_run=True):
+                self._folder.delete(path)
 
     def _write(
-        self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp, mode: str
+        self,
+        files: Sequence[DataFile],
+        columns: pa.Schema,
+        stamp: Stamp,
+        mode: str,
+        removed: Sequence[RemoveAction] = (),
     ) -> None:
         """Commit files on the version that was loaded."""
         self._table.create_write_transaction(
-            [_added(each) for each in files],
+            [*removed, *(_added(each) for each in files)],
             mode,
             Schema.from_arrow(columns),
             commit_properties=_stamped(stamp),
+        )
+
+
+class DeltaFile:
+    """A file of a version."""
+
+    def __init__(
+        self, rows: ParquetFileFragment, columns: pa.Schema, action: Mapping[str, Any], column: str
+    ) -> None:
+        self._rows, self._columns, self._action, self._column = rows, columns, action, column
+
+    @property
+    def path(self) -> str:
+        """Return its path below the table, as the table's log has it."""
+        return str(self._action["path"])
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows it was written with."""
+        told = self._action.get("num_records")
+        return int(self._rows.count_rows() if told is None else told)
+
+    @property
+    def bytes(self) -> int:
+        """Return its size."""
+        return int(self._action["size_bytes"])
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Return the smallest and the greatest number of the column, as the file tells."""
+        return bounds_in(self._rows.metadata, self._column)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows."""
+        there = [name for name in names if name in self._columns.names]
+        yield from self._rows.to_batches(
+            self._columns, columns=there, batch_size=_BATCH_ROWS, batch_readahead=2
         )
 
 
@@ -246,6 +346,7 @@ def _moved_on() -> Iterator[None]:
 
 def _added(file: DataFile) -> AddAction:
     """Return what a commit says of a file that it adds: its numbers of rows and bytes."""
+    # where only some columns have bounds, the library's own reader leaves files out that have rows
     stats = json.dumps({"numRecords": file.rows})
     return AddAction(
         path=file.name.rpartition("/")[2],

@@ -33,6 +33,8 @@ from pyiceberg.expressions import (
     Reference,
 )
 from pyiceberg.expressions.literals import literal
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.types import IntegerType, LongType
 
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
@@ -40,12 +42,20 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.columns import ORDER
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
-from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, Stamp, TableMovedError
+from airflow_cdc_provider.systems.lake.tables.iceberg_commits import replaced_by
+from airflow_cdc_provider.systems.lake.tables.table import (
+    Bounds,
+    DataFile,
+    Stamp,
+    TableFile,
+    TableMovedError,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import FileScanTask, Table, Transaction
     from pyiceberg.table.snapshots import Snapshot
 
     from airflow_cdc_provider.systems.file_log.state import LogState
@@ -232,10 +242,33 @@ class IcebergTable:
                 transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(nothing))
             self._add(transaction, files, stamp)
 
-    def tidy(self) -> None:
+    def files(self, column: str) -> Sequence[IcebergFile]:
+        """Return the files of the loaded snapshot, with the bounds of a column."""
+        tasks = self._table.scan().plan_files()
+        return [IcebergFile(self._table, each, column) for each in tasks]
+
+    def replace(
+        self,
+        gone: Sequence[TableFile],
+        files: Sequence[DataFile],
+        columns: pa.Schema,
+        stamp: Stamp,
+    ) -> None:
+        """Put files in the place of some of its own, in one commit and one snapshot."""
+        with self._commit(columns, stamp) as transaction:
+            transaction.set_properties({_WRITTEN: str(stamp.files)})
+            replaced_by(
+                transaction,
+                self._table.io,
+                [each.task.file for each in gone if isinstance(each, IcebergFile)],
+                [f"{self._root}/{each.name}" for each in files],
+                _stamped(stamp),
+            )
+
+    def tidy(self, *, drops_rows: bool = False) -> None:
         """Expire snapshots by the table's own settings, and delete what only they had as lists.
 
-        Files of rows stay.
+        Files of rows stay, unless they are to be dropped.
         """
         table, found = self._table, {**_DEFAULTS, **self._table.properties}
         ordered = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)
@@ -253,7 +286,12 @@ class IcebergTable:
         table = table.refresh()
         kept = {each.snapshot_id for each in table.metadata.snapshots}
         left = _lists_of(table, table.metadata.snapshots)
-        for path in _lists_of(table, [each for each in old if each.snapshot_id not in kept]) - left:
+        gone = _lists_of(table, [each for each in old if each.snapshot_id not in kept])
+        paths = {*gone} - {*left}
+        if drops_rows:
+            only_old = [gone[path] for path in paths if gone[path] is not None]
+            paths |= _files_of(table, only_old) - _files_of(table, left.values(), living=True)
+        for path in paths:
             with suppress(FileNotFoundError):
                 table.io.delete(path)
 
@@ -294,6 +332,41 @@ class IcebergTable:
         )
 
 
+class IcebergFile:
+    """A file of a snapshot."""
+
+    def __init__(self, table: Table, task: FileScanTask, column: str) -> None:
+        self._table, self.task, self._column = table, task, column
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows it was written with."""
+        return int(self.task.file.record_count)
+
+    @property
+    def bytes(self) -> int:
+        """Return its size."""
+        return int(self.task.file.file_size_in_bytes)
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Return the smallest and the greatest number of the column; None if it has none."""
+        field, file = self._table.schema().find_field(self._column), self.task.file
+        known = file.lower_bounds or {}, file.upper_bounds or {}
+        if not isinstance(field.field_type, IntegerType | LongType):
+            return None
+        if any(field.field_id not in each for each in known):
+            return None
+        low, high = (int.from_bytes(each[field.field_id], "little", signed=True) for each in known)
+        return Bounds(self._column, low, high)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows, without those that others deleted."""
+        scan = self._table.scan(selected_fields=tuple(names))
+        reader = ArrowScan(self._table.metadata, self._table.io, scan.projection(), AlwaysTrue())
+        yield from reader.to_record_batches([self.task])
+
+
 def _within(bounds: Bounds) -> BooleanExpression:
     """Return the filter of rows within bounds, or with NULL there."""
     column = Reference(bounds.column)
@@ -305,13 +378,25 @@ def _within(bounds: Bounds) -> BooleanExpression:
     return Or(inside, IsNull(term=column))
 
 
-def _lists_of(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
-    """Return the manifests of snapshots, and their lists of manifests."""
-    found = set()
+def _lists_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, ManifestFile | None]:
+    """Return the manifests of snapshots by their paths, and the paths of their lists."""
+    found: dict[str, ManifestFile | None] = {}
     for each in snapshots:
-        found.add(each.manifest_list)
-        found.update(manifest.manifest_path for manifest in each.manifests(table.io))
+        found[each.manifest_list] = None
+        found |= {manifest.manifest_path: manifest for manifest in each.manifests(table.io)}
     return found
+
+
+def _files_of(
+    table: Table, manifests: Iterable[ManifestFile | None], *, living: bool = False
+) -> set[str]:
+    """Return the paths of the files that manifests name; `living`: without deleted ones."""
+    return {
+        entry.data_file.file_path
+        for each in manifests
+        if each is not None
+        for entry in each.fetch_manifest_entry(table.io, discard_deleted=living)
+    }
 
 
 @contextmanager

@@ -57,6 +57,28 @@ class Bounds:
     """The greatest number; None is no end."""
 
 
+class TableFile(Protocol):
+    """A file of a table as it was loaded."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows it was written with."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Of the column that was asked for; None if they are not known."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows, in those of these columns that the table had, in the order of the file.
+
+        Rows that others deleted are left out.
+        """
+
+
 class TableMovedError(Exception):
     """Somebody else committed to the table first: nothing was committed, load it again."""
 
@@ -89,10 +111,26 @@ class LoadedTable(Protocol):
         `columns` are the table's then, whatever it had.
         """
 
-    def tidy(self) -> None:
+    def files(self, column: str) -> Sequence[TableFile]:
+        """Return the files of which it was made, with the bounds of a column."""
+
+    def replace(
+        self,
+        gone: Sequence[TableFile],
+        files: Sequence[DataFile],
+        columns: pa.Schema,
+        stamp: Stamp,
+    ) -> None:
+        """Put files in the place of some of its own, in one commit. `TableMovedError`.
+
+        `columns` are the table's then, with all that it had.
+        """
+
+    def tidy(self, *, drops_rows: bool = False) -> None:
         """Drop what is too old by the table's own settings, where a commit does not.
 
-        What the table holds does not depend on it. `TableMovedError`.
+        What the table holds does not depend on it. `drops_rows`: files of rows, too, which no
+        version that is kept has. `TableMovedError`.
         """
 
 

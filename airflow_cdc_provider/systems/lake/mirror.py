@@ -1,0 +1,284 @@
+"""The current rows as a table: of each key the last change takes the place of the row of before.
+
+Files of a table never change. So a commit puts new files in the place of those that have a row that
+was changed or deleted (copy on write); the others stay. Rows with keys that are new go to a file of
+their own, and small files go into it with them: as long as the next larger one has not more rows
+than it has by then. So a row is written again a few times while its file grows, and there are never
+many small files.
+
+Which file has a row is found by the files' bounds where the key begins with a number, and by the
+keys in the files that are left. Nothing is held but the changes' hashes, and one piece of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
+from airflow_cdc_provider.columns.row_hashes import row_hashes
+from airflow_cdc_provider.columns.row_keys import key_codes
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER
+from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
+from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, TableFile
+
+_SMALL_BYTES = 16 * 1024 * 1024
+_BATCH_ROWS = 65_536
+_MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What a commit exchanges so that a table holds the current rows."""
+
+    gone: Sequence[TableFile]
+    made: Sequence[DataFile]
+    order: int | None
+    """The greatest order of a row that the table is known to have then; None: it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much of a table one commit may write again."""
+
+    table: TableId
+    megabytes: int
+
+    def require(self, touched: Sequence[TableFile]) -> None:
+        """Refuse to write more."""
+        size = sum(each.bytes for each in touched) // _MEGABYTE
+        if size > self.megabytes:
+            raise RefusedError(
+                f"the changes of {self.table} are in {len(touched)} files of {size:,} MB in all, "
+                f"and one commit writes no more than {self.megabytes:,} MB again",
+                where="sink.rewrite_mb",
+                risk="none: the changes are in the log, and the table has what it had",
+                remedy="make rewrite_mb larger; or commit less often (commit_seconds), so that "
+                "more changes share a commit; or keep the table as `mode: append` and `reset` it",
+            )
+
+
+def rewritten(
+    base: Sequence[TableFile],
+    changes: Iterable[pa.RecordBatch],
+    out: SortedFiles,
+    limit: Limit,
+    order: int | None,
+) -> Rewrite:
+    """Write the files that take the place of those in which rows were changed.
+
+    `changes` are all that the base does not have, in any order; `order` is the greatest one in the
+    base. If it fails, no file that was made is left.
+    """
+    try:
+        with TemporaryDirectory(prefix="cdc-lake-") as folder:
+            last = _Last.of(changes, out, Path(folder) / "last.arrow")
+            return _Rewriting(base, last, out).all(limit, order)
+    except BaseException:
+        out.discard()
+        raise
+
+
+class _Last:
+    """The last change of each key that was changed, deletes too."""
+
+    def __init__(self, rows: pa.Table, key: Sequence[str], *, is_void: bool) -> None:
+        """`is_void`: all rows of before are gone."""
+        self.rows, self.is_void = rows, is_void
+        self._key = list(key)
+        self.is_living: BoolArray = as_numpy(_one(pc.not_equal(rows.column(OP), "d")))
+        self._keys = [_one(rows.column(name)) for name in key]
+        hashes = row_hashes(self._keys).one
+        self._places = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._places]
+        first = self._keys[0]
+        self._numbers = np.sort(as_numpy(first)) if pa.types.is_integer(first.type) else None
+
+    @classmethod
+    def of(cls, changes: Iterable[pa.RecordBatch], out: SortedFiles, path: Path) -> _Last:
+        """Read changes; what is left of them is in a file, which must stay as long as they do."""
+        voids = _Voids(changes)
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, out.columns) as writer:
+            for batch in last_changes(iter(voids), out.key, with_deleted=True):
+                writer.write_batch(batch)
+        with pa.memory_map(str(path)) as mapped:
+            rows = pa.ipc.open_file(mapped).read_all()
+        return cls(rows, out.key, is_void=voids.were_met)
+
+    def may_be_within(self, bounds: Bounds | None) -> bool:
+        """Tell whether a key may be within the bounds of a file."""
+        if not len(self._hashes):
+            return False
+        if bounds is None or self._numbers is None or bounds.low is None or bounds.high is None:
+            return True
+        place = int(np.searchsorted(self._numbers, bounds.low))
+        return place < len(self._numbers) and int(self._numbers[place]) <= bounds.high
+
+    def found_in(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
+        """Return the places of rows whose keys were changed, and the places of their changes."""
+        keys = [
+            batch.column(name).cast(own.type)
+            for name, own in zip(self._key, self._keys, strict=True)
+        ]
+        hashes = row_hashes(keys).one
+        begin = np.searchsorted(self._hashes, hashes)
+        end = np.searchsorted(self._hashes, hashes, side="right")
+        likely = np.flatnonzero(end > begin)
+        if not len(likely):
+            return likely, likely
+        sought = self._places[_between(begin[likely], end[likely])]
+        here_keys = [each.take(numbers_of(likely)) for each in keys]
+        there_keys = [each.take(numbers_of(sought)) for each in self._keys]
+        codes = key_codes([here_keys, there_keys])  # other keys may have the same hash
+        here, there = codes.groups
+        place_of = np.full(codes.count, -1, np.int64)
+        place_of[there] = sought
+        found = place_of[here]
+        return likely[found >= 0], found[found >= 0]
+
+    def taken(self, places: IntArray) -> pa.Table:
+        """Return changed rows by their places."""
+        return self.rows.take(numbers_of(places))
+
+
+class _Voids:
+    """Changes as they are; it is noted whether one of them says that all before it is gone."""
+
+    def __init__(self, changes: Iterable[pa.RecordBatch]) -> None:
+        self._changes = changes
+        self.were_met = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._changes:
+            self.were_met = self.were_met or bool(pc.any(pc.equal(batch.column(OP), "t")).as_py())
+            yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """A file with rows that were changed."""
+
+    file: TableFile
+    changes: IntArray
+    """The places of the living changes that are written with it."""
+
+
+class _Rewriting:
+    """One pass over the files of a table."""
+
+    def __init__(self, base: Sequence[TableFile], last: _Last, out: SortedFiles) -> None:
+        self._base, self._last, self._out = base, last, out
+        self._is_placed = ~last.is_living
+        """Changes that are written with a file, or not at all."""
+
+    def all(self, limit: Limit, order: int | None) -> Rewrite:
+        """Write what has to be written."""
+        if self._last.is_void:
+            self._write([])
+            return self._done(self._base, None)
+        touched: list[_Touched] = []
+        left: list[_Touched] = []
+        for each in self._base:
+            found, has_order = self._look(each, order)
+            if has_order:
+                order = None
+            (left if found is None else touched).append(found or _Touched(each, _NONE))
+        limit.require([each.file for each in touched])
+        small = [each for each in touched if each.file.bytes < _SMALL_BYTES]
+        small += self._folded(left, sum(each.file.rows for each in small))
+        for one in touched:
+            if one.file.bytes >= _SMALL_BYTES:
+                self._rewrite(one)
+                self._out.end()
+        self._write(small)
+        written = {id(one.file) for one in (*touched, *small)}
+        return self._done([each for each in self._base if id(each) in written], order)
+
+    def _look(self, file: TableFile, order: int | None) -> tuple[_Touched | None, bool]:
+        """Look for changed rows in a file; tell whether one of them has an order."""
+        if not self._last.may_be_within(file.bounds):
+            return None, False
+        places, has_order, is_touched = [], False, False
+        for batch in file.batches([*self._out.key, ORDER]):
+            rows, changes = self._last.found_in(batch)
+            is_touched = is_touched or bool(len(rows))
+            places.append(changes)
+            orders = batch.column(ORDER).take(numbers_of(rows))
+            has_order = has_order or bool(pc.any(pc.equal(orders, order)).as_py())
+        if not is_touched:
+            return None, False
+        found = np.unique(np.concatenate(places))
+        found = found[~self._is_placed[found]]
+        self._is_placed[found] = True
+        return _Touched(file, found), has_order
+
+    def _folded(self, left: Sequence[_Touched], rows: int) -> list[_Touched]:
+        """Return files that are to share a new one with so many rows, and with what is inserted."""
+        rows += int((~self._is_placed).sum())
+        folded = []
+        for each in sorted(left, key=lambda each: each.file.rows):
+            if each.file.rows > rows or each.file.bytes >= _SMALL_BYTES:
+                break
+            folded.append(each)
+            rows += each.file.rows
+        return folded
+
+    def _write(self, small: Sequence[_Touched]) -> None:
+        """Write small files anew, and with them all that is inserted."""
+        for each in sorted(small, key=_first):
+            self._rewrite(each)
+        new = np.flatnonzero(~self._is_placed)
+        if len(new):
+            by = [(name, "ascending") for name in self._out.key]
+            ordered = pc.sort_indices(self._last.taken(new).select(self._out.key), sort_keys=by)
+            new = new[as_numpy(ordered)]
+        for start in range(0, len(new), _BATCH_ROWS):
+            self._out.add(self._last.taken(new[start : start + _BATCH_ROWS]))
+        self._out.end()
+
+    def _rewrite(self, touched: _Touched) -> None:
+        """Write the rows of a file that were not changed, and the changes that go with it."""
+        for batch in touched.file.batches(self._out.columns.names):
+            gone, _ = self._last.found_in(batch)
+            stays = np.ones(batch.num_rows, np.bool_)
+            stays[gone] = False
+            self._out.add(pa.Table.from_batches([batch.filter(mask_of(stays))]))
+        self._out.add(self._last.taken(touched.changes))
+
+    def _done(self, gone: Sequence[TableFile], order: int | None) -> Rewrite:
+        """Return what is to be committed; `order` is that of a row of before that is still there."""
+        orders = self._last.rows.column(ORDER).filter(mask_of(self._last.is_living))
+        return Rewrite(gone, self._out.made, pc.max(orders).as_py() if len(orders) else order)
+
+
+_NONE: IntArray = np.zeros(0, np.int64)
+
+
+def _first(touched: _Touched) -> tuple[bool, int]:
+    """Return where a file stands in the order of the key, as far as that is known."""
+    bounds = touched.file.bounds
+    low = None if bounds is None else bounds.low
+    return low is None, low or 0
+
+
+def _between(begin: IntArray, end: IntArray) -> IntArray:
+    """Return all numbers from each beginning to below its end, without doubles."""
+    begin, first = np.unique(begin, return_index=True)
+    counts = end[first] - begin
+    skipped = np.cumsum(counts) - counts
+    return np.repeat(begin - skipped, counts) + np.arange(counts.sum())
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    return column.combine_chunks()

@@ -1,0 +1,209 @@
+"""What a table's next commit adds and takes away: changes as rows, or the rows that are current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.file_log.state import NATIVE
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.lake.behind import Behind
+from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.gathered import batches_of, gathered, opened
+from airflow_cdc_provider.systems.lake.mirror import Limit, rewritten
+from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
+from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
+from airflow_cdc_provider.systems.lake.tables.table import (
+    Bounds,
+    DataFile,
+    LoadedTable,
+    TableFile,
+)
+
+MIRROR = "mirror"
+"""What a log's plan says of tables that hold the current rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextCommit:
+    """What one commit of a table does."""
+
+    files: Sequence[DataFile]
+    """That are added, or are all that is there."""
+    made: Sequence[DataFile]
+    """Those of them that were made for it."""
+    order: int | None
+    """The greatest order of the table's rows then, where it is known."""
+    gone: Sequence[TableFile] = ()
+    """Of the table as it was loaded."""
+    unused: Sequence[str] = ()
+    """Files of a snapshot that the table will not have, by their names in the store."""
+
+
+class Commits(Protocol):
+    """How tables take what the log has for them."""
+
+    @property
+    def types(self) -> str:
+        """What a log's plan says of such tables."""
+
+    @property
+    def replaces(self) -> bool:
+        """Tell whether a commit takes files away."""
+
+    def require_mode(self, types: str) -> None:
+        """Refuse a plan whose tables are kept in the other way."""
+
+    def takes(self, table: TableId) -> bool:
+        """Tell whether a table can be committed to: enough is known of it."""
+
+    def next(
+        self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
+    ) -> NextCommit:
+        """Write the files of the next commit; `order` is the greatest of the table as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Each change is a row more."""
+
+    store: ObjectStore
+    types: str = NATIVE
+    replaces: bool = False
+
+    def require_mode(self, types: str) -> None:
+        """Refuse a plan whose tables hold current rows."""
+        if types == MIRROR:
+            raise _other_mode(self.store, "mirror", "append")
+
+    def takes(self, table: TableId) -> bool:  # noqa: ARG002 - of the port
+        """Return True: changes are rows, whatever their key is."""
+        return True
+
+    def next(
+        self,
+        table: TableId,  # noqa: ARG002 - of the port
+        loaded: LoadedTable | None,  # noqa: ARG002 - of the port
+        new: Behind,
+        order: int | None,
+    ) -> NextCommit:
+        """Gather the changes in one file."""
+        changes = _with_rows(new.changes)
+        read = [DataFile(f.path, f.rows, f.bytes, SNAPSHOT_ORDER) for f in _with_rows(new.read)]
+        made = [gathered(self.store, changes, new.columns)] if changes else []
+        orders = [each.order for each in (*read, *made)]
+        known = orders if order is None or new.is_anew else [order, *orders]
+        return NextCommit([*read, *made], made, max(known, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """A row is there as it is now."""
+
+    store: ObjectStore
+    keys: Mapping[TableId, Sequence[str]]
+    megabytes: int
+    """How much of a table one commit may write again."""
+    types: str = MIRROR
+    replaces: bool = True
+
+    def require_mode(self, types: str) -> None:
+        """Refuse a plan whose tables hold all changes."""
+        if types != MIRROR:
+            raise _other_mode(self.store, "append", "mirror")
+
+    def takes(self, table: TableId) -> bool:
+        """Tell whether the table's key is known; one that has left the pipeline stays as it is."""
+        return table in self.keys
+
+    def next(
+        self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
+    ) -> NextCommit:
+        """Write the changed rows' files anew."""
+        key = self.keys[table]
+        read = [
+            _ReadFile.of(self.store, each, new.columns, key[0]) for each in _with_rows(new.read)
+        ]
+        base: Sequence[TableFile] = read
+        if loaded is not None and not new.is_anew:
+            base = loaded.files(key[0])
+        elif read:
+            order = SNAPSHOT_ORDER
+        else:
+            order = None
+        changes = (
+            batch
+            for each in _with_rows(new.changes)
+            for batch in batches_of(self.store, each, new.columns)
+        )
+        out = SortedFiles(self.store, table_folder(table), new.columns, key)
+        done = rewritten(base, changes, out, Limit(table, self.megabytes), order)
+        if not new.is_anew:
+            return NextCommit(done.made, done.made, done.order, gone=done.gone)
+        unused = {each.name for each in read if any(each is other for other in done.gone)}
+        kept = [each.as_it_is for each in read if each.name not in unused]
+        return NextCommit([*kept, *done.made], done.made, done.order, unused=sorted(unused))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFile:
+    """A file of a snapshot's rows, which is part of no table yet."""
+
+    store: ObjectStore
+    file: SealedFile
+    columns: pa.Schema
+    """Of the table."""
+    bounds: Bounds | None
+
+    @classmethod
+    def of(cls, store: ObjectStore, file: SealedFile, columns: pa.Schema, column: str) -> _ReadFile:
+        """Look at a file's bounds."""
+        with opened(store, file.path) as there:
+            return cls(store, file, columns, bounds_in(there.metadata, column))
+
+    @property
+    def name(self) -> str:
+        """Return its name in the store."""
+        return self.file.path
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows it has."""
+        return self.file.rows
+
+    @property
+    def bytes(self) -> int:
+        """Return its size."""
+        return self.file.bytes
+
+    @property
+    def as_it_is(self) -> DataFile:
+        """Return it as a file of a table."""
+        return DataFile(self.name, self.rows, self.bytes, SNAPSHOT_ORDER)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows."""
+        columns = pa.schema([self.columns.field(name) for name in names])
+        yield from batches_of(self.store, self.file, columns)
+
+
+def _other_mode(store: ObjectStore, before: str, now: str) -> RefusedError:
+    """Return the error for tables that are kept in another way than the file says."""
+    return RefusedError(
+        f"the tables were begun with `mode: {before}`, and the file says `mode: {now}`",
+        where=str(store),
+        risk="rows would be there twice or be missing; nothing was committed",
+        remedy=f"write `mode: {before}`; or `reset` the pipeline: its next run makes them anew",
+    )
+
+
+def _with_rows(files: Sequence[SealedFile]) -> list[SealedFile]:
+    """Return the files that have rows; others only tell columns."""
+    return [each for each in files if each.rows]

@@ -1,0 +1,72 @@
+"""Rows become files that are sorted by key and of a size that readers like."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.lake.columns import ORDER
+from airflow_cdc_provider.systems.lake.gathered import in_columns
+from airflow_cdc_provider.systems.lake.tables.table import DataFile
+
+_PIECE_BYTES = 192 * 1024 * 1024
+"""Of Arrow's columns, which are held and sorted at once: a third or less of that in a file."""
+_GROUP_ROWS = 131_072
+
+
+@dataclass(slots=True)
+class SortedFiles:
+    """Writes rows of one table to new files; each is sorted by key."""
+
+    store: ObjectStore
+    folder: str
+    """Of the table, below the store."""
+    columns: pa.Schema
+    key: Sequence[str]
+    made: list[DataFile] = field(default_factory=list)
+    """The files so far, which last."""
+    _held: list[pa.Table] = field(default_factory=list)
+    _size: int = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows; what is missing of the table's columns is NULL."""
+        if not rows.num_rows:
+            return
+        self._held.append(in_columns(rows, self.columns))
+        self._size += rows.nbytes
+        if self._size >= _PIECE_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """Write what is held, if anything: later rows go to another file."""
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held)
+        self._held, self._size = [], 0
+        self._write(rows.sort_by([(name, "ascending") for name in self.key]))
+
+    def discard(self) -> None:
+        """Delete the files: no commit names them."""
+        for each in self.made:
+            self.store.delete(each.name)
+        self.made.clear()
+
+    def _write(self, rows: pa.Table) -> None:
+        """Write sorted rows to one file."""
+        name = f"{self.folder}/mirror-{secrets.token_hex(16)}.parquet"
+        new, is_sealed = self.store.create(name), False
+        try:
+            with new.explained(), pq.ParquetWriter(new.stream, self.columns) as writer:
+                writer.write_table(rows, row_group_size=_GROUP_ROWS)
+            size, is_sealed = new.seal(), True
+        finally:
+            if not is_sealed:
+                new.discard()
+        order = pc.max(rows.column(ORDER)).as_py()
+        self.made.append(DataFile(name, rows.num_rows, size, order))

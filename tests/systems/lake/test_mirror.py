@@ -1,0 +1,315 @@
+"""Tables of current rows: which files a commit writes again, and what is there then."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_cdc_provider.core.endpoint import Store
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.files.opening import open_files
+from airflow_cdc_provider.systems.lake import mirror, sorted_files
+from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS, OP, ORDER
+from airflow_cdc_provider.systems.lake.mirror import Limit, Rewrite, rewritten
+from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
+from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
+from airflow_cdc_provider.systems.lake.tables.table import Bounds
+from tests.behaviours.sink_world import delete, insert, update
+from tests.systems.lake.conftest import MIRRORS
+from tests.systems.lake.damage import catalog_of
+from tests.systems.lake.steps import begun, change, published
+from tests.systems.lake.steps import rewritten as compacted
+from tests.systems.lake.world import LakeWorld, rows_there
+
+TABLE = TableId("shop", "orders")
+COLUMNS = pa.schema(
+    [("a", pa.int64()), ("b", pa.string()), ("v", pa.int64()), *CHANGE_COLUMNS.items()]
+)
+mirrors = pytest.mark.parametrize("world", MIRRORS, indirect=True)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file of a table, as it is on the disk."""
+
+    root: Path
+    name: str
+    reads: list[str]
+    key: str
+
+    @property
+    def rows(self) -> int:
+        return int(pq.read_metadata(self.root / self.name).num_rows)
+
+    @property
+    def bytes(self) -> int:
+        return (self.root / self.name).stat().st_size
+
+    @property
+    def bounds(self) -> Bounds | None:
+        return bounds_in(pq.read_metadata(self.root / self.name), self.key)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.reads.append(self.name)
+        yield from pq.read_table(self.root / self.name, columns=list(names)).to_batches(
+            max_chunksize=3
+        )
+
+
+@dataclass
+class Table:
+    """A table of current rows, and the rows that it must have."""
+
+    root: Path
+    key: tuple[str, ...]
+    files: list[Held]
+    order: int | None = None
+    next_order: int = 0
+    megabytes: int = 1
+
+    def commit(self, changes: Sequence[tuple[str, int, str]]) -> Rewrite:
+        """Rewrite by changes, each an operation and a key."""
+        rows = []
+        for op, a, b in changes:
+            own = {"a": a, "b": b, "v": self.next_order} if op != "t" else {}
+            rows.append({**own, OP: op, ORDER: self.next_order})
+            self.next_order += 1
+        out = SortedFiles(open_files(Store.of_folder(str(self.root))), "t", COLUMNS, self.key)
+        batches = pa.Table.from_pylist(rows, COLUMNS).to_batches(max_chunksize=4)
+        done = rewritten(self.files, batches, out, Limit(TABLE, self.megabytes), self.order)
+        gone = {id(each) for each in done.gone}
+        left = [each for each in self.files if id(each) not in gone]
+        made = [Held(self.root, each.name, [], self.key[0]) for each in done.made]
+        self.files, self.order = [*left, *made], done.order
+        return done
+
+    def read(self) -> pa.Table:
+        tables = [pq.read_table(self.root / each.name) for each in self.files]
+        return pa.concat_tables(tables) if tables else COLUMNS.empty_table()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    (tmp_path / "t").mkdir()
+    return Table(tmp_path, ("a",), [])
+
+
+CHANGES = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from("ccuudt"), st.integers(-3, 40), st.sampled_from(["", "x", "ä"])),
+        max_size=30,
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(commits=CHANGES, key=st.sampled_from([("a",), ("b", "a"), ("a", "b")]), small=st.booleans())
+def test_after_each_commit_the_rows_are_the_last_ones_of_their_keys(
+    commits: list[list[tuple[str, int, str]]],
+    key: tuple[str, ...],
+    small: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    root = tmp_path_factory.mktemp("mirror")
+    (root / "t").mkdir()
+    table, model = Table(root, key, []), dict[tuple[Any, ...], int]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sorted_files, "_PIECE_BYTES", 700)
+        patched.setattr(mirror, "_SMALL_BYTES", 10_000_000 if small else 0)
+        for changes in commits:
+            order = table.next_order
+            table.commit(changes)
+            for number, (op, a, b) in enumerate(changes, order):
+                of = tuple({"a": a, "b": b}[name] for name in key)
+                if op == "t":
+                    model.clear()
+                elif op == "d":
+                    model.pop(of, None)
+                else:
+                    model[of] = number
+            found = table.read()
+            keys = zip(*(found.column(name).to_pylist() for name in key), strict=True)
+            orders = found.column(ORDER).to_pylist()
+            assert sorted(zip(keys, orders, strict=True)) == sorted(model.items())
+            assert found.column("v").to_pylist() == orders
+            if table.order is not None:
+                assert table.order in orders
+
+
+def test_files_without_a_changed_row_stay_and_are_not_read_beyond_their_bounds(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "_SMALL_BYTES", 0)  # each stands for a large one
+    for start in (0, 100, 200):
+        table.commit([("c", n, "x") for n in range(start, start + 50)])
+    low, middle, high = table.files
+    done = table.commit([("u", 101, "y"), ("d", 149, "x"), ("c", 220, "x"), ("c", 260, "x")])
+    assert [*done.gone] == [middle, high]
+    assert low.reads == []
+    assert table.read().num_rows == 150
+    again = table.commit([("c", 60, "x")])  # between two files
+    assert ([*again.gone], low.reads) == ([], [])
+
+
+def test_small_files_grow_together_and_each_row_is_written_again_few_times(table: Table) -> None:
+    written = 0
+    for number in range(256):
+        done = table.commit([("c", 4 * number + n, "x") for n in range(4)])
+        written += sum(each.rows for each in done.made)
+        assert len(table.files) <= 9
+    assert table.read().num_rows == 1024
+    assert written <= 1024 * 10
+
+
+def test_more_than_may_be_written_again_is_refused_with_figures(
+    table: Table, tmp_path: Path
+) -> None:
+    table.megabytes = 1
+    table.commit([("c", 1, secrets.token_hex(1 << 21))])
+    before = sorted(tmp_path.rglob("*.parquet"))
+    with pytest.raises(RefusedError, match=r"in 1 files of . MB .* than 1 MB again"):
+        table.commit([("u", 1, "y")])
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+    table.megabytes = 100
+    table.commit([("u", 1, "y")])
+    assert table.read().column("b").to_pylist() == ["y"]
+
+
+def test_a_commit_that_fails_leaves_no_file(table: Table, tmp_path: Path) -> None:
+    table.commit([("c", n, "x") for n in range(10)])
+    before = sorted(tmp_path.rglob("*.parquet"))
+
+    def broken(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from pq.read_table(before[0], columns=list(names)).to_batches()
+        if OP in names:
+            raise OSError(5, "Input/output error")
+
+    table.files = [_Broken(table.files[0], broken)]  # type: ignore[list-item]
+    with pytest.raises(OSError, match="Input/output"):
+        table.commit([("u", 1, "y"), *(("c", n, "x") for n in range(100, 200))])
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """A file that cannot be read to its end."""
+
+    file: Held
+    batches: Any
+
+    rows = property(lambda self: self.file.rows)
+    bytes = property(lambda self: self.file.bytes)
+    bounds = property(lambda self: self.file.bounds)
+
+
+@mirrors
+def test_files_of_a_snapshot_become_the_tables_and_those_with_changed_rows_do_not(
+    world: LakeWorld,
+) -> None:
+    begun(world, (1, "a"), (2, "b"))
+    world.lake.publish_tables()
+    (first,) = (world.root / "shop.orders").glob("*.parquet")
+    assert first.name.startswith("split-")
+    change(world, 10)
+    world.changes().apply(world.batch([update((2, "b"), (2, "B"))], start=110))
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (2, "B"), (10, "x")]
+
+
+@mirrors
+def test_a_file_of_a_snapshot_that_the_table_never_gets_is_deleted(world: LakeWorld) -> None:
+    begun(world, (1, "a"), (2, "b"))
+    world.changes().apply(world.batch([update((2, "b"), (2, "B")), delete(1, "a")]))
+    world.lake.publish_tables()
+    assert [each.name[:6] for each in (world.root / "shop.orders").glob("*.parquet")] == ["mirror"]
+    assert published(world) == [(2, "B")]
+
+
+@mirrors
+def test_a_plan_is_never_gone_on_with_in_another_mode(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    other = replace(world, mirror_mb=0, stack=world.stack)
+    with pytest.raises(RefusedError, match="begun with `mode: mirror`, and the file says `mode: a"):
+        other.lake.publish_tables()
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
+@pytest.mark.parametrize("world", ["iceberg", "delta"], indirect=True)
+def test_a_plan_of_changes_is_never_gone_on_with_as_current_rows(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    other = replace(world, mirror_mb=512, stack=world.stack)
+    with pytest.raises(RefusedError, match="begun with `mode: append`, and the file says `mode: m"):
+        other.lake.publish_tables()
+
+
+@mirrors
+def test_a_row_that_others_appended_is_replaced_with_its_key(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    world.lake.publish_tables()
+    compacted(world)
+    world.changes().apply(world.batch([update((10, "x"), (10, "y")), insert(11, "z")], start=110))
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "y"), (11, "z")]
+
+
+@pytest.mark.parametrize("world", ["iceberg_mirror"], indirect=True)
+def test_files_that_no_kept_snapshot_of_iceberg_has_are_deleted(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    table = catalog_of(world.root).load_table(("shop", "orders"))
+    with table.transaction() as transaction:
+        transaction.set_properties(
+            {
+                "history.expire.min-snapshots-to-keep": "3",
+                "history.expire.max-snapshot-age-ms": "0",
+            }
+        )
+    for number in range(10, 40):
+        change(world, number)
+        world.lake.publish_tables()
+    table = catalog_of(world.root).load_table(("shop", "orders"))
+    assert len(list((world.root / "shop.orders").glob("*.parquet"))) <= 12
+    for each in table.metadata.snapshots:
+        assert table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows >= 26
+    assert len(table.current_snapshot().manifests(table.io)) <= 8
+    assert published(world) == [(1, "a"), *((number, "x") for number in range(10, 40))]
+
+
+@pytest.mark.parametrize("world", ["delta_mirror"], indirect=True)
+def test_files_that_delta_keeps_no_longer_are_deleted(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    folder = str(world.root / "shop.orders")
+    assert DeltaTable(folder).metadata().configuration == {
+        "delta.deletedFileRetentionDuration": "interval 1 hours"
+    }
+    retention = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    DeltaTable(folder).alter.set_table_properties(retention)
+    for number in range(10, 40):
+        change(world, number)
+        world.lake.publish_tables()
+    assert len(list(Path(folder).glob("*.parquet"))) <= 20
+    assert published(world) == [(1, "a"), *((number, "x") for number in range(10, 40))]
+
+
+def test_rows_of_a_mirror_are_there_once() -> None:
+    rows = pa.table({"id": [1, 1], OP: ["r", "u"], ORDER: [0, 1]})
+    with pytest.raises(AssertionError, match="twice"):
+        rows_there(rows, ["id"])
