@@ -32,6 +32,8 @@ class Lake:
     shop: Shop
     folder: Path
     form: str
+    is_mirror: bool = False
+    """Its tables hold the current rows."""
 
     @classmethod
     def of(cls, shop: Shop, form: str) -> Lake:
@@ -47,7 +49,7 @@ class Lake:
         text = shop.path.read_text()
         assert to_server in text
         shop.path.write_text(text.replace(to_server, to_lake))
-        return cls(shop, folder, form)
+        return cls(shop, folder, form, is_mirror=bool(mode))
 
     def catch_up(self) -> Any:
         """Run the pipeline up to the end of the source's log."""
@@ -73,6 +75,10 @@ class Lake:
     def operations(self, table: str) -> str:
         """Return the operations of a table's rows, in order."""
         return "".join(self.changes(table).column("_op").to_pylist())
+
+    def either(self, changes: str, rows: str) -> str:
+        """Return what is expected of tables that hold each change, or the current rows."""
+        return rows if self.is_mirror else changes
 
     def current(self, table: str) -> list[tuple[str, ...]]:
         """Return a table's current rows by the query that `show` prints, as texts."""

@@ -68,8 +68,9 @@ def test_changed_definitions_are_followed(lake: Lake) -> None:
         change(shop, table, [*statements, "INSERT INTO orders (id) VALUES (80)", then])
     lake.catch_up()
     for case, table in named.items():
-        assert lake.operations(table).startswith("rrrc"), case
-        assert lake.operations(table).count("r") == 3, f"{case}: it was read again"
+        if not lake.is_mirror:
+            assert lake.operations(table).startswith("rrrc"), case
+            assert lake.operations(table).count("r") == 3, f"{case}: it was read again"
         assert lake.is_equal(table), case
         shop.at_source(f"DELETE FROM {table} WHERE id = 80")
     lake.catch_up()
@@ -137,7 +138,9 @@ def test_tables_begin_again_where_rows_of_before_would_be_read_wrongly(lake: Lak
     lake.catch_up()
     for case, table in named.items():
         is_followed = case in WIDER and lake.form == "iceberg"
-        assert lake.operations(table).endswith("rruc" if is_followed else "trrr"), case
+        assert lake.operations(table).endswith(
+            lake.either("rruc", "ruc") if is_followed else lake.either("trrr", "rrr")
+        ), case
         assert lake.is_equal(table), case
         shop.at_source(f"UPDATE {table} SET id = id + 10")
         shop.at_source(f"DELETE FROM {table} WHERE id = 11")
@@ -258,7 +261,7 @@ def test_a_table_that_comes_later_is_read_beside_the_stream(lake: Lake) -> None:
     shop.at_source("UPDATE later SET v = 3 WHERE id = 1")
     shop.at_source("DELETE FROM later WHERE id = 2")
     lake.catch_up()
-    assert lake.operations("later") == "rrud"
+    assert lake.operations("later") == lake.either("rrud", "u")
     assert lake.is_equal("later")
     assert lake.operations("orders") == "rrr"
 
@@ -275,7 +278,7 @@ def test_a_table_without_a_row_is_there_with_its_columns(lake: Lake) -> None:
     lake.catch_up()
     reset_tables(shop.run(), [TableId(shop.database, "later")])
     lake.catch_up()
-    assert lake.operations("later") == "cdt"
+    assert lake.operations("later") == lake.either("cdt", "")
     assert lake.is_equal("later")
 
 
@@ -302,11 +305,11 @@ def test_a_table_that_goes_stays_and_begins_again_when_it_comes_back(lake: Lake)
     shop.at_source("UPDATE later SET v = 5")
     shop.at_source("DROP TABLE later")
     lake.catch_up()
-    assert lake.operations("later") == "rruu"
+    assert lake.operations("later") == lake.either("rruu", "uu")
     shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, w INT)")
     shop.at_source("INSERT INTO later VALUES (3, 3)")
     lake.catch_up()
-    assert lake.operations("later") == "rruutr"
+    assert lake.operations("later") == lake.either("rruutr", "r")
     assert lake.is_equal("later")
 
 
@@ -318,7 +321,8 @@ def test_a_table_that_is_reset_begins_again_and_the_others_go_on(lake: Lake) -> 
     reset_tables(shop.run(), [TableId(shop.database, "orders")])
     shop.at_source("INSERT INTO orders (id) VALUES (9)")
     lake.catch_up()
-    assert (lake.operations("orders"), lake.operations("others")) == ("rrrtrrrr", "r")
+    assert lake.operations("orders") == lake.either("rrrtrrrr", "rrrr")
+    assert lake.operations("others") == "r"
     assert lake.is_equal("orders")
 
 
@@ -343,7 +347,8 @@ def test_a_table_that_was_set_back_is_mended_by_reset_of_it_alone(lake: Lake, by
     for _ in range(2):
         lake.catch_up()
         assert all(map(lake.is_equal, ("orders", "others")))
-    assert (lake.operations("orders"), lake.operations("others")) == ("trrrrc", "c")
+    assert lake.operations("orders") == lake.either("trrrrc", "rrrrc")
+    assert lake.operations("others") == "c"
 
 
 def test_a_table_whose_folder_is_gone_is_mended_by_reset_of_it_alone(lake: Lake) -> None:
@@ -377,10 +382,11 @@ def test_a_table_that_cannot_be_followed_stops_alone_and_begins_again_by_reset(
         with pytest.raises(TablesStoppedError, match="orders") as stopped:
             lake.catch_up()
         assert "only that is read again" in stopped.value.remedy
-    assert (lake.operations("orders"), lake.operations("others")) == ("rrru", "ru")
+    assert lake.operations("orders") == lake.either("rrru", "rru")
+    assert lake.operations("others") == lake.either("ru", "u")
     reset_tables(shop.run(), [TableId(shop.database, "orders")])
     lake.catch_up()
-    assert lake.operations("orders") == "rrrutrrr"
+    assert lake.operations("orders") == lake.either("rrrutrrr", "rrr")
     assert lake.is_equal("orders")
 
 
@@ -402,10 +408,11 @@ def test_a_table_that_is_paused_comes_back_by_the_log(lake: Lake) -> None:
         ],
     )
     lake.catch_up()
-    assert (lake.operations("orders"), lake.operations("others")) == ("rrr", "ru")
+    assert lake.operations("orders") == "rrr"
+    assert lake.operations("others") == lake.either("ru", "u")
     resume_tables(shop.run(), [TableId(shop.database, "orders")])
     lake.catch_up()
-    assert lake.operations("orders") == "rrruuuc"
+    assert lake.operations("orders") == lake.either("rrruuuc", "uuuc")
     assert lake.is_equal("orders")
     shop.at_source("DELETE FROM orders WHERE id = 9")
     lake.catch_up()

@@ -7,7 +7,7 @@ import pytest
 from airflow_cdc_provider.core.verify_report import DifferenceKind, TableVerdict
 from airflow_cdc_provider.engine.verify import comparison
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.lakes import Lake
+from tests.pipeline.lakes import FORMS, Lake
 from tests.systems.mysql.verify import COLUMNS
 
 OF_ONE_FAMILY = {
@@ -58,14 +58,13 @@ KEYS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(params=FORMS)
 def lake(empty_shop: Shop, request: pytest.FixtureRequest) -> Lake:
-    """A lake of either form: each family of sources has one of them."""
-    form = "iceberg" if request.node.callspec.params["empty_shop"] == "mysql" else "delta"
+    """A lake of each form."""
     shop = empty_shop
     text = FILE.format(name=f"p_{shop.database}", source=shop.database, sink=shop.target)
     shop.path.write_text(text.replace("SHOP_DSN\n", "SHOP_DSN\n  zero_dates: text\n"))
-    return Lake.of(shop, form)
+    return Lake.of(shop, request.param)
 
 
 def kinds(verdict: TableVerdict) -> list[DifferenceKind]:

@@ -62,7 +62,7 @@ class Commits(Protocol):
         """Refuse a plan whose tables are kept in the other way."""
 
     def takes(self, table: TableId) -> bool:
-        """Tell whether a table can be committed to: enough is known of it."""
+        """Tell whether a table that the stream does not own any more is committed to."""
 
     def next(
         self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
@@ -120,7 +120,7 @@ class Mirrored:
             raise _other_mode(self.store, "append", "mirror")
 
     def takes(self, table: TableId) -> bool:
-        """Tell whether the table's key is known; one that has left the pipeline stays as it is."""
+        """Tell whether the table's key is known; else it stays as it is."""
         return table in self.keys
 
     def next(

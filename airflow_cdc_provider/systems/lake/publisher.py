@@ -210,8 +210,8 @@ class Publisher:
         owned |= {each.table for each in state.stopped}
         tables = {sink for sink, source in state.targets.items() if source in owned}
         changed = {*state.changes, *state.kept} - {TRANSACTION}
-        found = tables | {table_of_folder(folder) for folder in changed}
-        return sorted(filter(self._commits.takes, found))
+        left = {table_of_folder(folder) for folder in changed} - tables
+        return sorted(tables | {each for each in left if self._commits.takes(each)})
 
     def _tidy(self, tables: LakeTables, table: TableId) -> None:
         """Drop what is too old of a table's history; where that fails the next commit does it."""

@@ -362,7 +362,8 @@ class IcebergFile:
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows, without those that others deleted."""
-        scan = self._table.scan(selected_fields=tuple(names))
+        known = set(self._table.schema().column_names)
+        scan = self._table.scan(selected_fields=tuple(name for name in names if name in known))
         reader = ArrowScan(self._table.metadata, self._table.io, scan.projection(), AlwaysTrue())
         yield from reader.to_record_batches([self.task])
 
