@@ -64,7 +64,7 @@ class Limit:
                 where="sink.rewrite_mb",
                 risk="none: the changes are in the log, and the table has what it had",
                 remedy="make rewrite_mb larger; or commit less often (commit_seconds), so that "
-                "more changes share a commit; or keep the table as `mode: append` and `reset` it",
+                "more changes share a commit; or write mode: append and `reset` the pipeline",
             )
 
 

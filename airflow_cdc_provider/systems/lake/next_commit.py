@@ -200,7 +200,7 @@ def _other_mode(store: ObjectStore, before: str, now: str) -> RefusedError:
         f"the tables were begun with `mode: {before}`, and the file says `mode: {now}`",
         where=str(store),
         risk="rows would be there twice or be missing; nothing was committed",
-        remedy=f"write `mode: {before}`; or `reset` the pipeline: its next run makes them anew",
+        remedy=f"write mode: {before}; or `reset` the pipeline: its next run makes them anew",
     )
 
 
