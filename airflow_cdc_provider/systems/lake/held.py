@@ -24,6 +24,7 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import behind
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, LakeTables, LoadedTable, Stamp
 
@@ -49,6 +50,8 @@ class HeldTable:
     """Of the log."""
     settled: int
     """How many of the plan's files of changes it has with `files`."""
+    is_mirror: bool = False
+    """All rows of the table are current ones, whoever wrote them."""
 
     def batches(
         self, names: Sequence[str], bounds: Bounds | None = None
@@ -66,7 +69,8 @@ class HeldTable:
             known = None if bounds is None or bounds.column not in names_there else bounds
             with libraries_explained(partial(_unreadable, self.store)):
                 for batch in self.loaded.batches(there, known):
-                    yield from in_columns(pa.Table.from_batches([batch]), columns).to_batches()
+                    rows = in_columns(pa.Table.from_batches([batch]), columns)
+                    yield from (_as_read(rows) if self.is_mirror else rows).to_batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class HeldTables:
     open_tables: OpenTables
     widens: bool
     """A column's type can become one that holds more values."""
+    are_mirrors: bool = False
+    """They hold the current rows."""
 
     def looked_at(self, table: TableId, use: Callable[[HeldTable | None], Found]) -> Found:
         """Use what a table holds now; that is None if neither lake nor log have anything of it.
@@ -118,7 +124,18 @@ class HeldTables:
             (*new.read, *new.changes),
             state.plan_id,
             state.settled(table_folder(table)),
+            self.are_mirrors,
         )
+
+
+def _as_read(rows: pa.Table) -> pa.Table:
+    """Return rows of which each counts, also those that others added without an order."""
+    for name, value in ((OP, "r"), (ORDER, SNAPSHOT_ORDER)):
+        place = rows.schema.get_field_index(name)
+        if place >= 0 and rows.column(place).null_count:
+            filled = rows.column(place).fill_null(value)
+            rows = rows.set_column(place, rows.schema.field(place), filled)
+    return rows
 
 
 def own_stamp(loaded: LoadedTable, table: TableId, store: ObjectStore, pipeline: str) -> Stamp:

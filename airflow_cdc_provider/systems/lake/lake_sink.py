@@ -146,7 +146,13 @@ class LakeSink:
     @property
     def _held(self) -> HeldTables:
         """Return the tables, to be read."""
-        return HeldTables(self._store, str(self.owner.pipeline), self._open_tables, self._widens)
+        return HeldTables(
+            self._store,
+            str(self.owner.pipeline),
+            self._open_tables,
+            self._widens,
+            are_mirrors=bool(self.folder.mirror_mb),
+        )
 
     @property
     def _publisher(self) -> Publisher:

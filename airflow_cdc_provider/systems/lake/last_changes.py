@@ -123,7 +123,7 @@ class _Reading:
         return list(paths.values())
 
     def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the last change of each key, if it is not void; deletes where they are asked for."""
+        """Yield the last change of each key that is not void; deletes if they are asked for."""
         valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
         changes = changes.filter(mask_of(valid)).combine_chunks()
         if not changes.num_rows:

@@ -256,7 +256,7 @@ class _Rewriting:
         self._out.add(self._last.taken(touched.changes))
 
     def _done(self, gone: Sequence[TableFile], order: int | None) -> Rewrite:
-        """Return what is to be committed; `order` is that of a row of before that is still there."""
+        """Return what is to be committed; `order` is of a row of before that is still there."""
         orders = self._last.rows.column(ORDER).filter(mask_of(self._last.is_living))
         return Rewrite(gone, self._out.made, pc.max(orders).as_py() if len(orders) else order)
 

@@ -18,7 +18,7 @@ class PublishedBehaviours:
     """Subclasses say how others read a table and compact it; their fixture `world` is the place."""
 
     loaded: Any
-    """The class of a loaded table, whose `append` commits."""
+    """The class of a loaded table, whose `append` and `replace` commit."""
 
     def published(self, world: LakeWorld) -> list[Row]:
         """What the table's changes add up to, as others read them."""
@@ -71,20 +71,21 @@ class PublishedBehaviours:
         world.lake.publish_tables()
         change(world, 10)
         late: list[tuple[Any, ...]] = []
-        append = self.loaded.append
+        name = "replace" if world.mirror_mb else "append"
+        commit = getattr(self.loaded, name)
 
         def timed_out(*given: Any) -> None:
             late.append(given)
             raise OSError("no answer in time")
 
         with monkeypatch.context() as patched:
-            patched.setattr(self.loaded, "append", timed_out)
+            patched.setattr(self.loaded, name, timed_out)
             for _ in range(2):
                 with pytest.raises(SinkUnreachableError, match="no answer in time"):
                     world.lake.publish_tables()
-        append(*late[0])
+        commit(*late[0])
         with pytest.raises(TableMovedError):
-            append(*late[1])
+            commit(*late[1])
         for _ in range(2):
             world.lake.publish_tables()
             assert self.published(world) == [(1, "a"), (10, "x")]

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_cdc_provider.columns.verify_port import ColumnsRead
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from tests.behaviours.sink_world import Row, insert
 from tests.systems.lake import damage
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.world import LakeWorld, rows_now, rows_there
+from tests.systems.lake.world import LakeWorld, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +31,22 @@ def begun(world: LakeWorld, *rows: Row) -> None:
 
 def published(world: LakeWorld) -> list[Row]:
     """What the table's changes add up to; each fits, and none is there twice."""
-    found = table_of(world.form, world.root, "shop.orders")
-    return rows_there(found, ["id"]) if world.mirror_mb else rows_now(found, ["id"])
+    return rows_of(world, table_of(world.form, world.root, "shop.orders"))
+
+
+def compared(world: LakeWorld, *keys: int) -> list[Row]:
+    """The rows that a comparison finds in the lake, all or those with some keys."""
+    side = world.lake.open_side()
+    found = side.definition(world.orders.sink_table)
+    assert found is not None
+    read = ColumnsRead(found, ("id", "name"), ("id",), plain_key=True)
+    table = side.columns_of(read, read)
+    batches = table.rows_of([(key,) for key in keys]) if keys else table.rows(KeyRange())
+    return sorted(
+        tuple(row.values())
+        for each in batches
+        for row in each.rows.to_pylist()  # few
+    )
 
 
 def change(world: LakeWorld, number: int, generation: int = 1) -> None:

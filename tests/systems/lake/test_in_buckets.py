@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import DENY, DROP_ANSWER, Proxy, Request, before
 from tests.systems.lake.published_behaviours import PublishedBehaviours
 from tests.systems.lake.steps import begun, change
-from tests.systems.lake.world import LakeWorld, rows_now
+from tests.systems.lake.world import LakeWorld, rows_of
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def opened(world: LakeWorld) -> DeltaTable:
 
 
 def published(world: LakeWorld) -> list[Row]:
-    return rows_now(pa.table(opened(world).to_pyarrow_table()), ["id"])
+    return rows_of(world, pa.table(opened(world).to_pyarrow_table()))
 
 
 def files(world: LakeWorld) -> list[str]:
@@ -78,6 +79,15 @@ class TestPublishedInABucket(PublishedBehaviours):
 
     def check_place(self, world: LakeWorld) -> None:
         assert len(files(world)) == 1
+
+
+class TestMirroredInABucket(TestPublishedInABucket):
+    @pytest.fixture
+    def world(self, world: LakeWorld) -> LakeWorld:
+        return replace(world, mirror_mb=512, stack=ExitStack())
+
+    def check_place(self, world: LakeWorld) -> None:
+        assert files(world) == []  # of changes
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])

@@ -14,9 +14,8 @@ from tests.behaviours.sink_world import insert
 from tests.behaviours.source_log import at
 from tests.systems.lake import damage
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import begun, change, published, versions
+from tests.systems.lake.steps import begun, change, compared, published, versions
 from tests.systems.lake.test_publishing import died
-from tests.systems.lake.test_verify_side import rows
 from tests.systems.lake.world import LakeWorld
 
 
@@ -58,10 +57,10 @@ def test_a_table_that_was_set_back_is_made_anew_by_the_rows_that_are_read_again(
     assert versions(world) == before
     join(world, joins, world.split(1, 10, None), (12, "l"), high=150)
     world.ledger.change_tables(read=[orders])
-    assert rows(world) == [(2, "b"), (3, "c"), (12, "l")]
+    assert compared(world) == [(2, "b"), (3, "c"), (12, "l")]
     for _ in range(2):
         world.lake.publish_tables()
-        assert published(world) == rows(world) == [(2, "b"), (3, "c"), (12, "l")]
+        assert published(world) == compared(world) == [(2, "b"), (3, "c"), (12, "l")]
         assert not world.lake.has_unpublished()
     change(world, 15)
     world.lake.publish_tables()
@@ -90,7 +89,7 @@ def test_a_table_whose_files_are_gone_before_any_change_is_made_anew(tmp_path: P
     world.changes().apply(world.batch([insert(3, "c")]))
     for _ in range(2):
         world.lake.publish_tables()
-        assert published(world) == rows(world) == [(2, "b"), (3, "c"), (13, "c")]
+        assert published(world) == compared(world) == [(2, "b"), (3, "c"), (13, "c")]
 
 
 def test_a_table_that_was_set_back_is_made_anew_once_whoever_dies(
@@ -110,7 +109,7 @@ def test_a_table_that_was_set_back_is_made_anew_once_whoever_dies(
     change(world, 13)
     for _ in range(2):
         world.lake.publish_tables()
-        assert published(world) == rows(world) == [(2, "b"), (13, "x")]
+        assert published(world) == compared(world) == [(2, "b"), (13, "x")]
 
 
 def test_a_table_that_left_the_pipeline_may_be_dropped(world: LakeWorld) -> None:

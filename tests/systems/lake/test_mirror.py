@@ -28,7 +28,8 @@ from airflow_cdc_provider.systems.lake.tables.table import Bounds
 from tests.behaviours.sink_world import delete, insert, update
 from tests.systems.lake.conftest import MIRRORS
 from tests.systems.lake.damage import catalog_of
-from tests.systems.lake.steps import begun, change, published
+from tests.systems.lake.reading import table_of
+from tests.systems.lake.steps import append, begun, change, compared, published
 from tests.systems.lake.steps import rewritten as compacted
 from tests.systems.lake.world import LakeWorld, rows_there
 
@@ -258,7 +259,26 @@ def test_a_plan_of_changes_is_never_gone_on_with_as_current_rows(world: LakeWorl
 
 
 @mirrors
-def test_a_row_that_others_appended_is_replaced_with_its_key(world: LakeWorld) -> None:
+def test_rows_that_others_appended_count_and_are_replaced_with_their_keys(
+    world: LakeWorld,
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    theirs = [{"id": 10, "name": "theirs"}, {"id": 20, "name": "more"}]
+    there = table_of(world.form, world.root, "shop.orders").schema
+    append(world, pa.Table.from_pylist(theirs, there))
+    assert compared(world) == [(1, "a"), (10, "theirs"), (20, "more")]
+    change(world, 10)
+    assert compared(world) == [(1, "a"), (10, "x"), (20, "more")]
+    world.lake.publish_tables()
+    assert compared(world) == [(1, "a"), (10, "x"), (20, "more")]
+    world.changes().apply(world.batch([delete(20, "more")], start=110))
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
+@mirrors
+def test_a_table_that_others_compacted_is_gone_on_with(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     world.lake.publish_tables()
     change(world, 10)
@@ -288,7 +308,9 @@ def test_files_that_no_kept_snapshot_of_iceberg_has_are_deleted(world: LakeWorld
     assert len(list((world.root / "shop.orders").glob("*.parquet"))) <= 12
     for each in table.metadata.snapshots:
         assert table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows >= 26
-    assert len(table.current_snapshot().manifests(table.io)) <= 8
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert len(snapshot.manifests(table.io)) <= 8
     assert published(world) == [(1, "a"), *((number, "x") for number in range(10, 40))]
 
 

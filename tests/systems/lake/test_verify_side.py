@@ -13,50 +13,33 @@ import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.columns.changes import Statement
-from airflow_cdc_provider.columns.verify_port import ColumnsRead
 from airflow_cdc_provider.core.errors import IntegrityError
-from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake import gathered, held
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER, current_rows
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
-from tests.behaviours.sink_world import Row, delete, insert, update
+from tests.behaviours.sink_world import delete, insert, update
 from tests.behaviours.source_log import point
-from tests.systems.lake.steps import begun
+from tests.systems.lake.steps import begun, compared
 from tests.systems.lake.world import LakeWorld
 
 SEED = random.SystemRandom().randrange(10_000)
 
 
-def rows(world: LakeWorld, *keys: int) -> list[Row]:
-    """The side's rows, all or those with some keys."""
-    side = world.lake.open_side()
-    found = side.definition(world.orders.sink_table)
-    assert found is not None
-    read = ColumnsRead(found, ("id", "name"), ("id",), plain_key=True)
-    table = side.columns_of(read, read)
-    batches = table.rows_of([(key,) for key in keys]) if keys else table.rows(KeyRange())
-    return sorted(
-        tuple(row.values())
-        for each in batches
-        for row in each.rows.to_pylist()  # few
-    )
-
-
 def test_rows_are_current_though_the_tables_are_behind(world: LakeWorld) -> None:
     begun(world, (1, "a"), (2, "b"))
-    assert rows(world) == [(1, "a"), (2, "b")]
+    assert compared(world) == [(1, "a"), (2, "b")]
     world.lake.publish_tables()
-    assert rows(world) == [(1, "a"), (2, "b")]
+    assert compared(world) == [(1, "a"), (2, "b")]
     sink = world.changes()
     sink.apply(world.batch([update((1, "a"), (1, "A")), insert(3, "c"), delete(2, "b")]))
-    assert rows(world) == [(1, "A"), (3, "c")]
-    assert rows(world, 2, 3) == [(3, "c")]
+    assert compared(world) == [(1, "A"), (3, "c")]
+    assert compared(world, 2, 3) == [(3, "c")]
     world.lake.publish_tables()
     sink.apply(world.batch([update((3, "c"), (4, "c"))], start=110))
-    assert rows(world) == [(1, "A"), (4, "c")]
+    assert compared(world) == [(1, "A"), (4, "c")]
 
 
 def test_what_is_published_while_it_is_looked_at_is_found_in_the_table(
@@ -75,7 +58,7 @@ def test_what_is_published_while_it_is_looked_at_is_found_in_the_table(
         return read(store, file, columns)
 
     monkeypatch.setattr(held, "batches_of", published_first)
-    assert rows(world) == [(1, "a"), (3, "c")]
+    assert compared(world) == [(1, "a"), (3, "c")]
     assert len(looks) == 1, "the table has the file's rows by then"
 
 
@@ -85,7 +68,7 @@ def test_a_file_that_is_gone_for_good_is_an_error(world: LakeWorld) -> None:
     (path,) = (world.root / "shop.orders").glob("stream-*")
     path.unlink()
     with pytest.raises(IntegrityError, match="a file that the log names is gone"):
-        rows(world)
+        compared(world)
 
 
 @pytest.mark.parametrize("held_bytes", [1, 2_000, 1 << 30])
@@ -133,7 +116,7 @@ def test_rows_from_before_a_truncate_are_not_found_by_their_keys(world: LakeWorl
     sink.apply(world.batch([update((1, "a"), (1, "A"))], barrier=truncated))
     sink.apply(world.batch([insert(3, "c")], start=110))
     for _ in range(2):
-        assert rows(world) == rows(world, 1, 2, 3) == [(3, "c")]
+        assert compared(world) == compared(world, 1, 2, 3) == [(3, "c")]
         world.lake.publish_tables()
 
 

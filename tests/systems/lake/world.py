@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class LakeWorld(SinkWorld):
     @property
     def place(self) -> Folder:
         if self.bucket is not None:
-            return self.bucket
+            return replace(self.bucket, mirror_mb=self.mirror_mb)
         return Folder(str(self.root), self.form, commit_seconds=60, mirror_mb=self.mirror_mb)
 
     @property
@@ -85,6 +85,11 @@ def rows_now(changes: pa.Table, key: list[str]) -> list[Row]:
             assert op != "r" or rows.get(of) != row, f"{op} of {of} changes nothing"
             rows[of] = row
     return sorted(rows.values())
+
+
+def rows_of(world: LakeWorld, rows: pa.Table) -> list[Row]:
+    """Return the rows of `orders` that its table says, whether it holds changes or rows."""
+    return rows_there(rows, ["id"]) if world.mirror_mb else rows_now(rows, ["id"])
 
 
 def rows_there(rows: pa.Table, key: list[str]) -> list[Row]:
