@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import gaps, latency, ranges, resync, start, tables, verify
+from tests.benchmarks import gaps, latency, mirror, ranges, resync, start, tables, verify
 from tests.benchmarks.debian import DebianPeers
 from tests.benchmarks.measure import Result, Sample, measured, summarised
 from tests.benchmarks.ours.ablation import STEPS
@@ -234,7 +234,7 @@ class Bench:
 
 WORKS = ("read", "lake", "copy", "decode", "apply", "ablation")
 START, LATENCY, RESYNC = "start", "latency", "resync"
-RANGES, TABLES, VERIFY, GAPS = "ranges", "tables", "verify", "gaps"
+RANGES, TABLES, VERIFY, GAPS, MIRROR = "ranges", "tables", "verify", "gaps", "mirror"
 
 
 def main() -> None:
@@ -245,6 +245,7 @@ def main() -> None:
         TABLES: tables,
         VERIFY: verify,
         GAPS: gaps,
+        MIRROR: mirror,
     }
     known = (*WORKS, START, *alone)
     wanted = sys.argv[1:] or list(known)

@@ -16,6 +16,9 @@ CHANGE_COLUMNS = {
 """What is told of each change, behind the table's own columns."""
 SNAPSHOT_ORDER = -1
 """Of the rows that a snapshot read: before all changes."""
+ROW, DOUBLED = "=", "=="
+"""In the place of an operation, while a table of current rows is read: a row of it, and one whose
+key it has more than once."""
 
 
 def current_rows(columns: list[str], key: list[str], table: str) -> str:

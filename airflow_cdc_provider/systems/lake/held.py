@@ -24,7 +24,7 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import behind
-from airflow_cdc_provider.systems.lake.columns import OP, ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER, ROW, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, LakeTables, LoadedTable, Stamp
 
@@ -129,13 +129,13 @@ class HeldTables:
 
 
 def _as_read(rows: pa.Table) -> pa.Table:
-    """Return rows of which each counts, also those that others added without an order."""
-    for name, value in ((OP, "r"), (ORDER, SNAPSHOT_ORDER)):
-        place = rows.schema.get_field_index(name)
-        if place >= 0 and rows.column(place).null_count:
-            filled = rows.column(place).fill_null(value)
-            rows = rows.set_column(place, rows.schema.field(place), filled)
-    return rows
+    """Return current rows of which each counts, also those that others added without an order."""
+    if {OP, ORDER} - {*rows.column_names}:
+        return rows
+    place, kind = rows.schema.get_field_index(ORDER), rows.schema.field(ORDER)
+    rows = rows.set_column(place, kind, rows.column(ORDER).fill_null(SNAPSHOT_ORDER))
+    place, kind = rows.schema.get_field_index(OP), rows.schema.field(OP)
+    return rows.set_column(place, kind, pa.repeat(pa.scalar(ROW, kind.type), rows.num_rows))
 
 
 def own_stamp(loaded: LoadedTable, table: TableId, store: ObjectStore, pipeline: str) -> Stamp:

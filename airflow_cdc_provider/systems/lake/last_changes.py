@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.columns.row_hashes import row_hashes
 from airflow_cdc_provider.columns.row_keys import key_codes
-from airflow_cdc_provider.systems.lake.columns import OP, ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER, ROW, SNAPSHOT_ORDER
 
 _HELD_BYTES = 128 * 1024 * 1024
 """Of Arrow's columns, held at once."""
@@ -133,10 +134,22 @@ class _Reading:
         codes = key_codes([columns]).groups[0]
         places = np.lexsort((orders, codes))
         is_last = np.append(codes[places][1:] != codes[places][:-1], True)
+        changes = _told_apart(changes, codes)
         rows = changes.take(numbers_of(np.sort(places[is_last])))
         if not self._with_deleted:
             rows = rows.filter(pc.not_equal(rows.column(OP), "d"))
         yield from rows.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _told_apart(changes: pa.Table, codes: IntArray) -> pa.Table:
+    """Mark the rows of a table of current rows whose keys it has more than once."""
+    are_rows = as_numpy(pc.equal(changes.column(OP), ROW).combine_chunks())
+    counts = np.bincount(codes[are_rows])
+    if not (counts > 1).any():
+        return changes
+    is_doubled = are_rows & (counts[np.minimum(codes, len(counts) - 1)] > 1)
+    told = pc.if_else(mask_of(is_doubled), DOUBLED, changes.column(OP).combine_chunks())
+    return changes.set_column(changes.schema.get_field_index(OP), changes.schema.field(OP), told)
 
 
 def _read(path: Path) -> Iterator[pa.RecordBatch]:

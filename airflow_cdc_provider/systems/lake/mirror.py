@@ -3,8 +3,8 @@
 Files of a table never change. So a commit puts new files in the place of those that have a row that
 was changed or deleted (copy on write); the others stay. Rows with keys that are new go to a file of
 their own, and small files go into it with them: as long as the next larger one has not more rows
-than it has by then. So a row is written again a few times while its file grows, and there are never
-many small files.
+than it has by then. So a row is written again a few times while its file grows, and inserts never
+leave many small files.
 
 Which file has a row is found by the files' bounds where the key begins with a number, and by the
 keys in the files that are left. Nothing is held but the changes' hashes, and one piece of a file.
@@ -131,12 +131,15 @@ class _Last:
             for name, own in zip(self._key, self._keys, strict=True)
         ]
         hashes = row_hashes(keys).one
+        if not len(self._hashes):
+            return _NONE, _NONE
         begin = np.searchsorted(self._hashes, hashes)
-        end = np.searchsorted(self._hashes, hashes, side="right")
-        likely = np.flatnonzero(end > begin)
+        is_likely = self._hashes[np.minimum(begin, len(self._hashes) - 1)] == hashes
+        likely = np.flatnonzero(is_likely)
         if not len(likely):
             return likely, likely
-        sought = self._places[_between(begin[likely], end[likely])]
+        end = np.searchsorted(self._hashes, hashes[likely], side="right")
+        sought = self._places[_between(begin[likely], end)]
         here_keys = [each.take(numbers_of(likely)) for each in keys]
         there_keys = [each.take(numbers_of(sought)) for each in self._keys]
         codes = key_codes([here_keys, there_keys])  # other keys may have the same hash
@@ -164,13 +167,14 @@ class _Voids:
             yield batch
 
 
-@dataclass(frozen=True, slots=True)
-class _Touched:
-    """A file with rows that were changed."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Looked:
+    """A file in which changed rows were looked for."""
 
     file: TableFile
     changes: IntArray
     """The places of the living changes that are written with it."""
+    is_changed: bool
 
 
 class _Rewriting:
@@ -186,28 +190,26 @@ class _Rewriting:
         if self._last.is_void:
             self._write([])
             return self._done(self._base, None)
-        touched: list[_Touched] = []
-        left: list[_Touched] = []
+        found: list[_Looked] = []
         for each in self._base:
-            found, has_order = self._look(each, order)
+            looked, has_order = self._look(each, order)
+            found.append(looked)
             if has_order:
                 order = None
-            (left if found is None else touched).append(found or _Touched(each, _NONE))
-        limit.require([each.file for each in touched])
-        small = [each for each in touched if each.file.bytes < _SMALL_BYTES]
-        small += self._folded(left, sum(each.file.rows for each in small))
-        for one in touched:
-            if one.file.bytes >= _SMALL_BYTES:
+        limit.require([each.file for each in found if each.is_changed])
+        folded = set(self._folded(found))
+        gone = [each for each in found if each.is_changed or each in folded]
+        for one in gone:
+            if one not in folded:
                 self._rewrite(one)
                 self._out.end()
-        self._write(small)
-        written = {id(one.file) for one in (*touched, *small)}
-        return self._done([each for each in self._base if id(each) in written], order)
+        self._write(folded)
+        return self._done([each.file for each in gone], order)
 
-    def _look(self, file: TableFile, order: int | None) -> tuple[_Touched | None, bool]:
+    def _look(self, file: TableFile, order: int | None) -> tuple[_Looked, bool]:
         """Look for changed rows in a file; tell whether one of them has an order."""
         if not self._last.may_be_within(file.bounds):
-            return None, False
+            return _Looked(file, _NONE, is_changed=False), False
         places, has_order, is_touched = [], False, False
         for batch in file.batches([*self._out.key, ORDER]):
             rows, changes = self._last.found_in(batch)
@@ -216,24 +218,24 @@ class _Rewriting:
             orders = batch.column(ORDER).take(numbers_of(rows))
             has_order = has_order or bool(pc.any(pc.equal(orders, order)).as_py())
         if not is_touched:
-            return None, False
+            return _Looked(file, _NONE, is_changed=False), False
         found = np.unique(np.concatenate(places))
         found = found[~self._is_placed[found]]
         self._is_placed[found] = True
-        return _Touched(file, found), has_order
+        return _Looked(file, found, is_changed=True), has_order
 
-    def _folded(self, left: Sequence[_Touched], rows: int) -> list[_Touched]:
-        """Return files that are to share a new one with so many rows, and with what is inserted."""
-        rows += int((~self._is_placed).sum())
+    def _folded(self, found: Sequence[_Looked]) -> list[_Looked]:
+        """Return the small files that are to share a new one with what is inserted."""
+        rows = int((~self._is_placed).sum())
         folded = []
-        for each in sorted(left, key=lambda each: each.file.rows):
+        for each in sorted(found, key=lambda each: each.file.rows):
             if each.file.rows > rows or each.file.bytes >= _SMALL_BYTES:
                 break
             folded.append(each)
             rows += each.file.rows
         return folded
 
-    def _write(self, small: Sequence[_Touched]) -> None:
+    def _write(self, small: Iterable[_Looked]) -> None:
         """Write small files anew, and with them all that is inserted."""
         for each in sorted(small, key=_first):
             self._rewrite(each)
@@ -246,14 +248,14 @@ class _Rewriting:
             self._out.add(self._last.taken(new[start : start + _BATCH_ROWS]))
         self._out.end()
 
-    def _rewrite(self, touched: _Touched) -> None:
+    def _rewrite(self, looked: _Looked) -> None:
         """Write the rows of a file that were not changed, and the changes that go with it."""
-        for batch in touched.file.batches(self._out.columns.names):
+        for batch in looked.file.batches(self._out.columns.names):
             gone, _ = self._last.found_in(batch)
             stays = np.ones(batch.num_rows, np.bool_)
             stays[gone] = False
             self._out.add(pa.Table.from_batches([batch.filter(mask_of(stays))]))
-        self._out.add(self._last.taken(touched.changes))
+        self._out.add(self._last.taken(looked.changes))
 
     def _done(self, gone: Sequence[TableFile], order: int | None) -> Rewrite:
         """Return what is to be committed; `order` is of a row of before that is still there."""
@@ -264,9 +266,9 @@ class _Rewriting:
 _NONE: IntArray = np.zeros(0, np.int64)
 
 
-def _first(touched: _Touched) -> tuple[bool, int]:
+def _first(looked: _Looked) -> tuple[bool, int]:
     """Return where a file stands in the order of the key, as far as that is known."""
-    bounds = touched.file.bounds
+    bounds = looked.file.bounds
     low = None if bounds is None else bounds.low
     return low is None, low or 0
 

@@ -97,6 +97,7 @@ class Publisher:
         state = self._manifest.read()
         if state.stream is None:
             return False
+        self._commits.require_mode(state.types)
         with libraries_explained(self._unreachable):
             tables = self._open_tables(state)
             return any(self._lacks_some(tables, each, state) for each in self._followed(state))

@@ -37,7 +37,7 @@ from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace, Lacking
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, bounds_of, of_hashes
-from airflow_cdc_provider.systems.lake.columns import OP, ORDER
+from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
 from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
@@ -222,6 +222,7 @@ class LakeSplitLook:
             wanted.rows.take(numbers_of(place[both])),
             self._plan,
         )
+        same &= ~as_numpy(pc.equal(held.column(OP), DOUBLED))[both]
         return own.filter(mask_of(is_stale)), place[both][same]
 
 

@@ -15,7 +15,7 @@ from airflow_cdc_provider.systems.lake.columns import ORDER
 from airflow_cdc_provider.systems.lake.gathered import in_columns
 from airflow_cdc_provider.systems.lake.tables.table import DataFile
 
-_PIECE_BYTES = 192 * 1024 * 1024
+_PIECE_BYTES = 96 * 1024 * 1024
 """Of Arrow's columns, which are held and sorted at once: a third or less of that in a file."""
 _GROUP_ROWS = 131_072
 

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain, islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.keys import key_column
@@ -24,14 +25,15 @@ from airflow_cdc_provider.columns.verify_port import (
     TablePair,
     TableSide,
 )
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import OutputColumn
 from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, are_among
-from airflow_cdc_provider.systems.lake.columns import OP, ORDER
+from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from airflow_cdc_provider.systems.lake.stored_values import key_text, model_values, plain_key
@@ -74,11 +76,28 @@ class LakeColumnsSide:
     def _current(self, chosen: Wanted | None) -> Iterator[KeyedRows]:
         """Yield current rows, all or those with chosen keys."""
         for batch in self.tables.looked_at(self.read.table.table, partial(self._begun, chosen)):
+            self._require_once(batch)
             columns = [self._column(batch, name) for name in self.read.columns]
             yield KeyedRows(
                 pa.RecordBatch.from_arrays(columns, names=list(self.read.columns)),
                 self._keys(batch),
             )
+
+    def _require_once(self, rows: pa.RecordBatch) -> None:
+        """Refuse rows that are in a table of current rows more than once."""
+        doubled = rows.filter(pc.equal(rows.column(OP), DOUBLED))
+        if not doubled.num_rows:
+            return
+        table = self.read.table.table
+        key = ", ".join(str(doubled.column(name)[0].as_py()) for name in self.primary_key)
+        raise IntegrityError(
+            f"{table} has the rows of {doubled.num_rows:,} keys or more more than once, of one the "
+            f"key is {key}",
+            where=str(self.tables.store),
+            risk="readers of the table count them twice; nothing was changed",
+            remedy="find out who added rows to it; `resync` the table, which puts one row in their "
+            f"place, or `reset` it with {table_option(table)}",
+        )
 
     def _begun(self, chosen: Wanted | None, held: HeldTable | None) -> Iterator[pa.RecordBatch]:
         """Return current rows, all or those with chosen keys: all changes have been read."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.endpoint import Store
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake import mirror, sorted_files
@@ -25,6 +26,7 @@ from airflow_cdc_provider.systems.lake.mirror import Limit, Rewrite, rewritten
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
 from airflow_cdc_provider.systems.lake.tables.table import Bounds
+from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import delete, insert, update
 from tests.systems.lake.conftest import MIRRORS
 from tests.systems.lake.damage import catalog_of
@@ -164,6 +166,14 @@ def test_files_without_a_changed_row_stay_and_are_not_read_beyond_their_bounds(
     assert ([*again.gone], low.reads) == ([], [])
 
 
+def test_the_greatest_order_is_known_as_long_as_its_row_is_there(table: Table) -> None:
+    table.commit([("c", 1, "x"), ("c", 2, "x")])
+    table.commit([("d", 1, "x")])
+    assert table.order == 1
+    table.commit([("d", 2, "x")])
+    assert table.order is None
+
+
 def test_small_files_grow_together_and_each_row_is_written_again_few_times(table: Table) -> None:
     written = 0
     for number in range(256):
@@ -244,8 +254,9 @@ def test_a_plan_is_never_gone_on_with_in_another_mode(world: LakeWorld) -> None:
     world.lake.publish_tables()
     change(world, 10)
     other = replace(world, mirror_mb=0, stack=world.stack)
-    with pytest.raises(RefusedError, match="begun with `mode: mirror`, and the file says `mode: a"):
-        other.lake.publish_tables()
+    for look in (other.lake.publish_tables, other.lake.has_unpublished):
+        with pytest.raises(RefusedError, match="begun with `mode: mirror`, and the file says `mo"):
+            look()
     world.lake.publish_tables()
     assert published(world) == [(1, "a"), (10, "x")]
 
@@ -275,6 +286,21 @@ def test_rows_that_others_appended_count_and_are_replaced_with_their_keys(
     world.changes().apply(world.batch([delete(20, "more")], start=110))
     world.lake.publish_tables()
     assert published(world) == [(1, "a"), (10, "x")]
+
+
+@mirrors
+def test_rows_that_others_doubled_are_an_error_and_are_mended_by_reading_them_again(
+    world: LakeWorld,
+) -> None:
+    begun(world, (1, "a"), (12, "b"), (13, "c"))
+    world.lake.publish_tables()
+    there = table_of(world.form, world.root, "shop.orders")
+    append(world, there.filter(pc.greater(there.column("id"), 11)))
+    with pytest.raises(IntegrityError, match=r"orders has the rows of 2 keys .* the key is 12"):
+        compared(world)
+    join(world, world.opened(world.lake.open_joins()), world.split(0, 10, 20), (12, "b"))
+    world.lake.publish_tables()
+    assert published(world) == compared(world) == [(1, "a"), (12, "b")]
 
 
 @mirrors
@@ -319,9 +345,6 @@ def test_files_that_delta_keeps_no_longer_are_deleted(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     world.lake.publish_tables()
     folder = str(world.root / "shop.orders")
-    assert DeltaTable(folder).metadata().configuration == {
-        "delta.deletedFileRetentionDuration": "interval 1 hours"
-    }
     retention = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
     DeltaTable(folder).alter.set_table_properties(retention)
     for number in range(10, 40):

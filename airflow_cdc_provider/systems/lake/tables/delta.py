@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _LOCAL_TIMES = "timestampNtz"
 _BATCH_ROWS = 65_536
 _LOG = "_delta_log"
-_KEPT, _KEPT_FOR = "delta.deletedFileRetentionDuration", "interval 1 hours"
 _ONE_IN = 10
 """Files that are not kept longer are deleted with one in so many versions."""
 _STAMP = "cdc"
@@ -52,19 +51,14 @@ _STAMP = "cdc"
 
 def open_tables(place: Folder, pipeline: str, state: LogState) -> DeltaTables:
     """Open the tables of a place, for one pipeline's plan."""
-    kept_for = {_KEPT: _KEPT_FOR} if place.mirror_mb else {}
-    return DeltaTables(place.store, pipeline, state.plan_id, kept_for)
+    return DeltaTables(place.store, pipeline, state.plan_id)
 
 
 class DeltaTables:
     """The Delta tables of one place, as one pipeline's log has them."""
 
-    def __init__(
-        self, place: Store, pipeline: str, plan_id: str, properties: Mapping[str, str]
-    ) -> None:
-        """`properties` are those of tables that are made."""
+    def __init__(self, place: Store, pipeline: str, plan_id: str) -> None:
         self._place, self._pipeline, self._plan_id = place, pipeline, plan_id
-        self._properties = properties
         self._files, self._options = open_files(place), options_of(place)
 
     @property
@@ -94,7 +88,6 @@ class DeltaTables:
                 Schema.from_arrow(columns),
                 [_added(each) for each in files],
                 mode="error",
-                configuration=self._properties,
                 storage_options=self._options,
                 commit_properties=_stamped(stamp),
             )
