@@ -16,11 +16,12 @@ import pytest
 
 from tests.end_to_end.changelog import CommandLine
 from tests.end_to_end.crashes import Writing, fill
+from tests.pipeline.lakes import FORMS
 from tests.servers.accounts import source_account
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.lake.reading import rows_by_duckdb, table_of
-from tests.systems.lake.world import rows_now
+from tests.systems.lake.world import rows_now, rows_there
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,8 +61,13 @@ COLUMNS = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [(MySqlServer, "iceberg"), (MariaDbServer, "delta")],
-    ids=["mysql-iceberg", "mariadb-delta"],
+    [
+        (MySqlServer, "iceberg"),
+        (MariaDbServer, "delta"),
+        (MySqlServer, "delta_mirror"),
+        (MariaDbServer, "iceberg_mirror"),
+    ],
+    ids=["mysql-iceberg", "mariadb-delta", "mysql-delta_mirror", "mariadb-iceberg_mirror"],
 )
 def test_a_lakes_tables_are_the_sources_though_the_writer_is_killed(
     kind: type[ThrowawayServer], form: str, tmp_path: Path
@@ -72,7 +78,8 @@ def test_a_lakes_tables_are_the_sources_though_the_writer_is_killed(
         fill(source)
         dsn = source_account(source, "crash").dsn
         tables = [f"crash.{table}" for table in TABLES]
-        run = CommandLine(tmp_path, dsn, *tables, sink=f"type: {form}, commit_seconds: 1")
+        sink = f"{sink_of(form)}, commit_seconds: 1"
+        run = CommandLine(tmp_path, dsn, *tables, sink=sink)
         text = run.file.read_text().replace("spark: {always: true, ", "spark: {")
         run.file.write_text(text.replace("mode: bounded", "mode: continuous"))
         with Writing(source, SEED) as writing:
@@ -87,11 +94,21 @@ def test_a_lakes_tables_are_the_sources_though_the_writer_is_killed(
             assert code == 0, told
         queries = run.queries()
         for table, columns in TABLES.items():
-            changes = table_of(form, run.log, f"crash.{table}")
+            changes = table_of(format_of(form), run.log, f"crash.{table}")
             query = queries[f"crash.{table}"]
             assert _current(query, table, changes) == _rows_of(source, table, columns), table
             if table in EXACT:
-                rows_now(changes, EXACT[table])
+                (rows_now if form == format_of(form) else rows_there)(changes, EXACT[table])
+
+
+def format_of(form: str) -> str:
+    """The format of tables that hold each change, or the current rows."""
+    return form.removesuffix("_mirror")
+
+
+def sink_of(form: str) -> str:
+    """What the pipeline file says of such tables."""
+    return f"type: {format_of(form)}, mode: {'append' if form == format_of(form) else 'mirror'}"
 
 
 def _current(query: str, table: str, changes: pa.Table) -> list[Any]:
@@ -116,10 +133,11 @@ def _rows_of(source: ThrowawayServer, table: str, columns: tuple[str, ...]) -> l
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("form", ["iceberg", "delta"])
+@pytest.mark.parametrize("form", FORMS)
 def test_each_type_is_read_from_the_snapshot_and_from_the_log_as_it_was_written(
     mysql_server: SqlServer, mysql_database: str, tmp_path: Path, form: str
 ) -> None:
+    sink, form = sink_of(form), format_of(form)
     name = "All types" if form == "iceberg" else "All_types"
     table = f"{mysql_database}.`{name}`"
     defined = ", ".join(f"`{name}` {kind}" for name, (kind, _, _) in COLUMNS.items())
@@ -127,7 +145,7 @@ def test_each_type_is_read_from_the_snapshot_and_from_the_log_as_it_was_written(
     nulls = ", ".join("NULL" for _ in COLUMNS)
     mysql_server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, {defined})")
     mysql_server.execute(f"INSERT INTO {table} VALUES (1, {values}), (2, {nulls})")
-    run = CommandLine(tmp_path, mysql_server.dsn(), table, sink=f"type: {form}")
+    run = CommandLine(tmp_path, mysql_server.dsn(), table, sink=sink)
     run.file.write_text(run.file.read_text().replace("spark: {always: true, ", "spark: {"))
     for key in (3, 5):
         code, told = run("run", "--until", "caught-up")

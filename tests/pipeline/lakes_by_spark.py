@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from tests.end_to_end.test_lake import COLUMNS
 from tests.pipeline.conftest import Shop
-from tests.pipeline.lakes import Lake
+from tests.pipeline.lakes import FORMS, Lake
 from tests.systems.lake.damage import catalog_of
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ class Spark:
         }
 
 
-@pytest.fixture(params=["iceberg", "delta"])
+@pytest.fixture(params=FORMS)
 def lake(request: pytest.FixtureRequest, shop: Shop) -> Lake:
     return Lake.of(shop, request.param)
 

@@ -33,7 +33,7 @@ from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, TableFile
 
 _SMALL_BYTES = 16 * 1024 * 1024
-_BATCH_ROWS = 65_536
+_PART_BYTES = 32 * 1024 * 1024
 _MEGABYTE = 1024 * 1024
 
 
@@ -97,6 +97,8 @@ class _Last:
         self.rows, self.is_void = rows, is_void
         self._key = list(key)
         self.is_living: BoolArray = as_numpy(_one(pc.not_equal(rows.column(OP), "d")))
+        self._batches = rows.to_batches()
+        self._ends = np.cumsum([each.num_rows for each in self._batches], dtype=np.int64)
         self._keys = [_one(rows.column(name)) for name in key]
         hashes = row_hashes(self._keys).one
         self._places = np.argsort(hashes, kind="stable")
@@ -149,9 +151,27 @@ class _Last:
         found = place_of[here]
         return likely[found >= 0], found[found >= 0]
 
-    def taken(self, places: IntArray) -> pa.Table:
-        """Return changed rows by their places."""
-        return self.rows.take(numbers_of(places))
+    def by_key(self, places: IntArray) -> IntArray:
+        """Return places in the order of their keys."""
+        keys = pa.table([each.take(numbers_of(places)) for each in self._keys], names=self._key)
+        ordered = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in self._key])
+        found: IntArray = places[as_numpy(ordered)]
+        return found
+
+    def taken(self, places: IntArray) -> Iterator[pa.Table]:
+        """Yield changed rows by their places, in parts; each part is in an order of its own.
+
+        Arrow takes from a column of several pieces by putting all of them together, which it cannot
+        do with texts of more than 2 GB.
+        """
+        step = max(1, _PART_BYTES * self.rows.num_rows // max(1, self.rows.nbytes))
+        for start in range(0, len(places), step):
+            part = places[start : start + step]
+            batches = np.searchsorted(self._ends, part, side="right")
+            for number in np.unique(batches).tolist():
+                batch = self._batches[number]
+                inside = part[batches == number] - (self._ends[number] - batch.num_rows)
+                yield pa.Table.from_batches([batch.take(numbers_of(inside))])
 
 
 class _Voids:
@@ -239,14 +259,13 @@ class _Rewriting:
         """Write small files anew, and with them all that is inserted."""
         for each in sorted(small, key=_first):
             self._rewrite(each)
-        new = np.flatnonzero(~self._is_placed)
-        if len(new):
-            by = [(name, "ascending") for name in self._out.key]
-            ordered = pc.sort_indices(self._last.taken(new).select(self._out.key), sort_keys=by)
-            new = new[as_numpy(ordered)]
-        for start in range(0, len(new), _BATCH_ROWS):
-            self._out.add(self._last.taken(new[start : start + _BATCH_ROWS]))
+        self._add(self._last.by_key(np.flatnonzero(~self._is_placed)))
         self._out.end()
+
+    def _add(self, places: IntArray) -> None:
+        """Write changes."""
+        for rows in self._last.taken(places):
+            self._out.add(rows)
 
     def _rewrite(self, looked: _Looked) -> None:
         """Write the rows of a file that were not changed, and the changes that go with it."""
@@ -255,7 +274,7 @@ class _Rewriting:
             stays = np.ones(batch.num_rows, np.bool_)
             stays[gone] = False
             self._out.add(pa.Table.from_batches([batch.filter(mask_of(stays))]))
-        self._out.add(self._last.taken(looked.changes))
+        self._add(looked.changes)
 
     def _done(self, gone: Sequence[TableFile], order: int | None) -> Rewrite:
         """Return what is to be committed; `order` is of a row of before that is still there."""

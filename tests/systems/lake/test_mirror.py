@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -184,6 +185,33 @@ def test_small_files_grow_together_and_each_row_is_written_again_few_times(table
     assert written <= 1024 * 10
 
 
+def test_texts_that_do_not_fit_into_one_array_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mirror, "_PART_BYTES", 1 << 20)
+    columns = COLUMNS.remove(2).insert(2, pa.field("v", pa.string()))
+    text = pa.repeat(pa.scalar("y" * (1 << 26)), 1)
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [
+                pa.array([n]),
+                pa.array(["x"]),
+                text,
+                pa.array(["u"]),
+                pa.array([100 + n]),
+                pa.array(["p"]),
+                pa.array([0], CHANGE_COLUMNS["_committed_at"]),
+            ],
+            schema=columns,
+        )
+        for n in range(36)  # 2.25 GB
+    ]
+    last = mirror._Last(pa.Table.from_batches(batches), ["a"], is_void=False)
+    parts = list(last.taken(np.array([35, 0, 7])))
+    assert sorted(part.column("a")[0].as_py() for part in parts) == [0, 7, 35]
+    assert last.by_key(np.array([35, 0, 7])).tolist() == [0, 7, 35]
+
+
 def test_more_than_may_be_written_again_is_refused_with_figures(
     table: Table, tmp_path: Path
 ) -> None:
@@ -198,18 +226,24 @@ def test_more_than_may_be_written_again_is_refused_with_figures(
     assert table.read().column("b").to_pylist() == ["y"]
 
 
-def test_a_commit_that_fails_leaves_no_file(table: Table, tmp_path: Path) -> None:
+def test_a_commit_that_fails_leaves_no_file(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "_SMALL_BYTES", 0)
     table.commit([("c", n, "x") for n in range(10)])
+    table.commit([("c", n, "x") for n in range(10, 20)])
     before = sorted(tmp_path.rglob("*.parquet"))
 
     def broken(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from pq.read_table(before[0], columns=list(names)).to_batches()
+        yield from second.batches(names)
         if OP in names:
+            assert len(sorted(tmp_path.rglob("*.parquet"))) == len(before) + 1
             raise OSError(5, "Input/output error")
 
-    table.files = [_Broken(table.files[0], broken)]  # type: ignore[list-item]
+    first, second = table.files
+    table.files = [first, _Broken(second, broken)]  # type: ignore[list-item]
     with pytest.raises(OSError, match="Input/output"):
-        table.commit([("u", 1, "y"), *(("c", n, "x") for n in range(100, 200))])
+        table.commit([("u", 1, "y"), ("u", 11, "y")])
     assert sorted(tmp_path.rglob("*.parquet")) == before
 
 
