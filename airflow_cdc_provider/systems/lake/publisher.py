@@ -12,7 +12,8 @@ that comes late finds a newer generation in the table and stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -23,7 +24,7 @@ from airflow_cdc_provider.core.errors import (
     SinkBusyError,
     SinkUnreachableError,
 )
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.engine.ledger.decisions import fenced
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, table_folder, table_of_folder
@@ -177,14 +178,15 @@ class Publisher:
                 known=known if is_of_plan else None,
                 widens=self._widens,
             )
+            if not new.columns.names:
+                return 0  # nothing says what its columns are
+            order = None if new.is_anew or stamp is None else stamp.order
+            with self._fits(table, state):
+                commit = self._commits.next(table, loaded, new, order)
         except IntegrityError:
             if state.follows(table):
                 raise
             return state.taken.get(folder, 0)  # left as it is until all its rows are read again
-        if not new.columns.names:
-            return 0  # nothing says what its columns are
-        before = None if new.is_anew or stamp is None else stamp.order
-        commit = self._commits.next(table, loaded, new, before)
         wanted = Stamp(
             str(self._owner.pipeline), state.plan_id, self._owner.generation, count, commit.order
         )
@@ -204,6 +206,20 @@ class Publisher:
         log.info("table published: table=%s files=%d", table, len(new.changes))
         self._tidy(tables, table)
         return count
+
+    @contextmanager
+    def _fits(self, table: TableId, state: LogState) -> Iterator[None]:
+        """Tell what Arrow refuses of a table's changes: it is no outage, and would come again."""
+        try:
+            yield
+        except pa.ArrowException as error:
+            raise IntegrityError(
+                f"the changes of {table} in the log do not become its rows: {said_by(error)}",
+                where=str(self._store),
+                risk="none: the log has them, and the table has what it had",
+                remedy=f"`reset` it with {table_option(state.targets.get(table, table))}: it is "
+                "made anew, and the others flow on",
+            ) from error
 
     def _followed(self, state: LogState) -> list[TableId]:
         """Return the tables that the stream owns, and those that it owned: the log has them."""

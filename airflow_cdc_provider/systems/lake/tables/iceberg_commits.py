@@ -16,23 +16,12 @@ from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Transaction
 
 
 class _Replaced(_OverwriteFiles, _MergeAppendFiles):
     """Takes files away as an overwrite does, and merges manifests as an append does."""
-
-    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Leave out manifests in which nothing is left, and merge the others."""
-        left = [
-            each
-            for each in manifests
-            if each.added_snapshot_id in {None, self._snapshot_id}
-            or each.has_added_files()
-            or each.has_existing_files()
-        ]
-        return super()._process_manifests(left)
 
 
 def replaced_by(
