@@ -62,6 +62,7 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 COMMITTERS = {
     f"{PACKAGE}.systems.lake.tables.catalogs": "pyiceberg",
     f"{PACKAGE}.systems.lake.tables.iceberg": "pyiceberg",
+    f"{PACKAGE}.systems.lake.tables.iceberg_commits": "pyiceberg",
     f"{PACKAGE}.systems.lake.tables.delta": "deltalake",
 }
 """They have the libraries of their formats, which load what they like."""
