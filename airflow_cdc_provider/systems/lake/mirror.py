@@ -83,7 +83,7 @@ def rewritten(
     try:
         with TemporaryDirectory(prefix="cdc-lake-") as folder:
             last = _Last.of(changes, out, Path(folder) / "last.arrow")
-            return _Rewriting(base, last, out).all(limit, order)
+        return _Rewriting(base, last, out).all(limit, order)
     except BaseException:
         out.discard()
         raise
@@ -108,7 +108,7 @@ class _Last:
 
     @classmethod
     def of(cls, changes: Iterable[pa.RecordBatch], out: SortedFiles, path: Path) -> _Last:
-        """Read changes; what is left of them is in a file, which must stay as long as they do."""
+        """Read changes; what is left of them is in a file, which may be deleted then."""
         voids = _Voids(changes)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, out.columns) as writer:
             for batch in last_changes(iter(voids), out.key, with_deleted=True):
