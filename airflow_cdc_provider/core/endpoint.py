@@ -143,6 +143,8 @@ class Folder:
     mirror_mb: int = 0
     """Of tables that hold the current rows: how much of one a commit may write again, in MB; 0 for
     tables that hold each change."""
+    compacts: bool = True
+    """Of tables that hold each change: small files become larger ones now and then."""
 
     @property
     def identity(self) -> str:
@@ -167,7 +169,8 @@ class Folder:
         types = "&debezium_types=1" if self.debezium_types else ""
         pace = f"&commit_seconds={self.commit_seconds}" if self.commit_seconds else ""
         mirror = f"&mirror_mb={self.mirror_mb}" if self.mirror_mb else ""
-        told = f"form={self.form}{queries}{types}{pace}{mirror}"
+        small = "" if self.compacts else "&compacts=0"
+        told = f"form={self.form}{queries}{types}{pace}{mirror}{small}"
         if self.catalog is not None:
             told = f"{told}&{urlencode(self.catalog.options)}"
         if self.access == AS_THE_ENVIRONMENT_SAYS:
@@ -208,7 +211,9 @@ def parse_sink(dsn: str) -> SinkPlace:
     pace = int(parts.options.get("commit_seconds", 0))
     mirror_mb = int(parts.options.get("mirror_mb", 0))
     options = (parts.options["form"], with_queries, debezium_types, pace)
-    return Folder(path, *options, access, CatalogAccess.of(parts.options), mirror_mb)
+    compacts = _flag(parts.options, "compacts", default=True)
+    catalog = CatalogAccess.of(parts.options)
+    return Folder(path, *options, access, catalog, mirror_mb, compacts)
 
 
 def _looks_like() -> str:

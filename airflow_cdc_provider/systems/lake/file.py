@@ -49,6 +49,10 @@ class LakeSinkSection(SinkSection):
         description="With `mode: mirror`: the megabytes of a table's files that one commit may "
         "write again. More is refused, and the table stays what it was.",
     )
+    compact: bool = Field(
+        default=True,
+        description="With `mode: append`: a table's small files become larger ones now and then.",
+    )
     existing_rows: Annotated[Literal["refuse"], BeforeValidator(_existing_rows)] = Field(
         default="refuse",
         description="A table whose folder holds files of others when the pipeline first takes it "
@@ -65,7 +69,11 @@ class LakeSinkSection(SinkSection):
         """Return the URL of the folder, with the tables' format and pace."""
         mirror_mb = self.rewrite_mb if self.mode == "mirror" else 0
         return Folder(
-            self.path, self.type, commit_seconds=self.commit_seconds, mirror_mb=mirror_mb
+            self.path,
+            self.type,
+            commit_seconds=self.commit_seconds,
+            mirror_mb=mirror_mb,
+            compacts=self.compact,
         ).address
 
     @model_validator(mode="after")

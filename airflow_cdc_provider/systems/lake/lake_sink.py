@@ -165,7 +165,7 @@ class LakeSink:
     def _commits(self) -> Commits:
         """Return how tables take what the log has for them."""
         if not self.folder.mirror_mb:
-            return Appended(self._store)
+            return Appended(self._store, compacts=self.folder.compacts)
         keys = {plan.sink_table: plan.target.primary_key for plan in self.plans}
         return Mirrored(self._store, keys, self.folder.mirror_mb)
 

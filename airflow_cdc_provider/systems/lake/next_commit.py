@@ -55,8 +55,8 @@ class Commits(Protocol):
         """What a log's plan says of such tables."""
 
     @property
-    def replaces(self) -> bool:
-        """Tell whether a commit takes files away."""
+    def compacts(self) -> bool:
+        """Tell whether small files are to become larger ones behind a commit."""
 
     def require_mode(self, types: str) -> None:
         """Refuse a plan whose tables are kept in the other way."""
@@ -75,8 +75,9 @@ class Appended:
     """Each change is a row more."""
 
     store: ObjectStore
+    compacts: bool
+    """Small files become larger ones now and then."""
     types: str = NATIVE
-    replaces: bool = False
 
     def require_mode(self, types: str) -> None:
         """Refuse a plan whose tables hold current rows."""
@@ -112,7 +113,8 @@ class Mirrored:
     megabytes: int
     """How much of a table one commit may write again."""
     types: str = MIRROR
-    replaces: bool = True
+    compacts: bool = False
+    """Commits see to that themselves."""
 
     def require_mode(self, types: str) -> None:
         """Refuse a plan whose tables hold all changes."""
@@ -143,12 +145,12 @@ class Mirrored:
             for each in _with_rows(new.changes)
             for batch in batches_of(self.store, each, new.columns)
         )
-        out = SortedFiles(self.store, table_folder(table), new.columns, key)
+        out = SortedFiles(self.store, table_folder(table), new.columns, key, "mirror")
         done = rewritten(base, changes, out, Limit(table, self.megabytes), order)
         if not new.is_anew:
             return NextCommit(done.made, done.made, done.order, gone=done.gone)
-        unused = {each.name for each in read if any(each is other for other in done.gone)}
-        kept = [each.as_it_is for each in read if each.name not in unused]
+        unused = {each.path for each in read if any(each is other for other in done.gone)}
+        kept = [each.as_it_is for each in read if each.path not in unused]
         return NextCommit([*kept, *done.made], done.made, done.order, unused=sorted(unused))
 
 
@@ -169,7 +171,7 @@ class _ReadFile:
             return cls(store, file, columns, bounds_in(there.metadata, column))
 
     @property
-    def name(self) -> str:
+    def path(self) -> str:
         """Return its name in the store."""
         return self.file.path
 
@@ -186,7 +188,7 @@ class _ReadFile:
     @property
     def as_it_is(self) -> DataFile:
         """Return it as a file of a table."""
-        return DataFile(self.name, self.rows, self.bytes, SNAPSHOT_ORDER)
+        return DataFile(self.path, self.rows, self.bytes, SNAPSHOT_ORDER)
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows."""

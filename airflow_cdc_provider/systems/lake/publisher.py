@@ -33,6 +33,7 @@ from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import Behind, behind
+from airflow_cdc_provider.systems.lake.compacting import compacted
 from airflow_cdc_provider.systems.lake.held import (
     OpenTables,
     libraries_explained,
@@ -204,7 +205,7 @@ class Publisher:
             raise
         self._unused += commit.unused
         log.info("table published: table=%s files=%d", table, len(new.changes))
-        self._tidy(tables, table)
+        self._tidy(tables, table, wanted)
         return count
 
     @contextmanager
@@ -230,16 +231,40 @@ class Publisher:
         left = {table_of_folder(folder) for folder in changed} - tables
         return sorted(tables | {each for each in left if self._commits.takes(each)})
 
-    def _tidy(self, tables: LakeTables, table: TableId) -> None:
-        """Drop what is too old of a table's history; where that fails the next commit does it."""
+    def _tidy(self, tables: LakeTables, table: TableId, told: Stamp) -> None:
+        """Compact a table and drop what is too old of its history, if its last commit is `told`.
+
+        Where that fails the next commit does it.
+        """
+        for work in (self._compact, self._drop_old):
+            try:
+                loaded = tables.load(table)
+                if loaded is not None and loaded.stamp == told:
+                    work(tables, table, loaded)
+            except TableMovedError:
+                pass
+            except Exception as error:  # noqa: BLE001 - the rows are there, whatever it is
+                log.warning("old files of a table stay: table=%s cause=%s", table, error)
+
+    def _drop_old(self, tables: LakeTables, table: TableId, loaded: LoadedTable) -> None:  # noqa: ARG002 - as others
+        """Drop what is too old of a table's history."""
+        loaded.tidy()
+
+    def _compact(self, tables: LakeTables, table: TableId, loaded: LoadedTable) -> None:
+        """Put larger files in the place of a table's small ones, if these are many."""
+        stamp = loaded.stamp
+        found = compacted(self._store, table, loaded) if self._commits.compacts else None
+        if found is None or stamp is None:
+            return
         try:
-            loaded = tables.load(table)
-            if loaded is not None:
-                loaded.tidy(drops_rows=self._commits.replaces)
-        except TableMovedError:
-            pass
-        except Exception as error:  # noqa: BLE001 - the rows are there, whatever it is
-            log.warning("old history of a table stays: table=%s cause=%s", table, error)
+            found.commit(loaded, stamp)
+        except Exception as error:
+            # who was first may have been this one, whose answer was lost
+            is_sure = isinstance(error, TableMovedError) or tables.knows_outcomes
+            if is_sure and not found.is_in(tables.load(table)):
+                found.out.discard()
+            raise
+        log.info("table compacted: table=%s files=%d", table, len(found.gone))
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
         """Return what a table has of our log; refuse one of others, and stop for a newer owner."""

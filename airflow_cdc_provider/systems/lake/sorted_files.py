@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
-from airflow_cdc_provider.systems.lake.columns import ORDER
+from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import in_columns
 from airflow_cdc_provider.systems.lake.tables.table import DataFile
 
@@ -29,6 +29,8 @@ class SortedFiles:
     """Of the table, below the store."""
     columns: pa.Schema
     key: Sequence[str]
+    called: str
+    """What their names begin with."""
     made: list[DataFile] = field(default_factory=list)
     """The files so far, which last."""
     _held: list[pa.Table] = field(default_factory=list)
@@ -59,7 +61,7 @@ class SortedFiles:
 
     def _write(self, rows: pa.Table) -> None:
         """Write sorted rows to one file."""
-        name = f"{self.folder}/mirror-{secrets.token_hex(16)}.parquet"
+        name = f"{self.folder}/{self.called}-{secrets.token_hex(16)}.parquet"
         new, is_sealed = self.store.create(name), False
         try:
             with new.explained(), pq.ParquetWriter(new.stream, self.columns) as writer:
@@ -68,5 +70,5 @@ class SortedFiles:
         finally:
             if not is_sealed:
                 new.discard()
-        order = pc.max(rows.column(ORDER)).as_py()
+        order = pc.max(rows.column(ORDER).fill_null(SNAPSHOT_ORDER)).as_py()
         self.made.append(DataFile(name, rows.num_rows, size, order))

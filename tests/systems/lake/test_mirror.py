@@ -53,6 +53,10 @@ class Held:
     key: str
 
     @property
+    def path(self) -> str:
+        return self.name
+
+    @property
     def rows(self) -> int:
         return int(pq.read_metadata(self.root / self.name).num_rows)
 
@@ -89,7 +93,9 @@ class Table:
             own = {"a": a, "b": b, "v": self.next_order} if op != "t" else {}
             rows.append({**own, OP: op, ORDER: self.next_order})
             self.next_order += 1
-        out = SortedFiles(open_files(Store.of_folder(str(self.root))), "t", COLUMNS, self.key)
+        out = SortedFiles(
+            open_files(Store.of_folder(str(self.root))), "t", COLUMNS, self.key, "mirror"
+        )
         batches = pa.Table.from_pylist(rows, COLUMNS).to_batches(max_chunksize=4)
         done = rewritten(self.files, batches, out, Limit(TABLE, self.megabytes), self.order)
         gone = {id(each) for each in done.gone}

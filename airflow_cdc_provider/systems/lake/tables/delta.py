@@ -186,7 +186,7 @@ class LoadedDelta:
         """Add files in one commit; columns that are new are added by a commit before it."""
         with _moved_on():
             self._add_columns(columns)
-            self._write(files, columns, stamp, "append")
+            self._write(list(map(_added, files)), columns, stamp, "append")
 
     def _add_columns(self, columns: pa.Schema) -> None:
         """Commit the columns that are new, if any: then the table is to be loaded again."""
@@ -209,7 +209,7 @@ class LoadedDelta:
                     commit_properties=CommitProperties(max_commit_retries=0),
                 )
                 raise TableMovedError("it can have times without a zone now")
-            self._write(files, columns, stamp, "overwrite")
+            self._write(list(map(_added, files)), columns, stamp, "overwrite")
 
     def files(self, column: str) -> Sequence[DeltaFile]:
         """Return the files of the loaded version, with the bounds of a column."""
@@ -227,43 +227,45 @@ class LoadedDelta:
         files: Sequence[DataFile],
         columns: pa.Schema,
         stamp: Stamp,
+        *,
+        are_same_rows: bool = False,
     ) -> None:
         """Put files in the place of some of its own in one commit, on the columns it has."""
         now_ms = time.time_ns() // 1_000_000
         removed = [
-            RemoveAction(each.path, True, now_ms, each.bytes, {})  # noqa: FBT003 - the library's
+            RemoveAction(each.path, not are_same_rows, now_ms, each.bytes, {})
             for each in gone
             if isinstance(each, DeltaFile)
         ]
         with _moved_on():
             self._add_columns(columns)
-            self._write(files, columns, stamp, "append", removed)
+            added = [_added(each, data_change=not are_same_rows) for each in files]
+            self._write([*removed, *added], columns, stamp, "append")
 
     @property
     def _has_local_times(self) -> bool:
         """Tell whether the table can have times without a zone, by its protocol."""
         return _LOCAL_TIMES in (self._table.protocol().reader_features or ())
 
-    def tidy(self, *, drops_rows: bool = False) -> None:
+    def tidy(self) -> None:
         """Delete files that were taken away longer ago than the table keeps them, now and then.
 
         The library writes checkpoints and drops old logs with its commits.
         """
-        if drops_rows and self._table.version() % _ONE_IN == 0:
+        if self._table.version() % _ONE_IN == 0:
             for path in self._table.vacuum(dry_run=True):
                 self._folder.delete(path)
 
     def _write(
         self,
-        files: Sequence[DataFile],
+        actions: Sequence[AddAction | RemoveAction],
         columns: pa.Schema,
         stamp: Stamp,
         mode: str,
-        removed: Sequence[RemoveAction] = (),
     ) -> None:
         """Commit files on the version that was loaded."""
         self._table.create_write_transaction(
-            [*removed, *(_added(each) for each in files)],
+            [*actions],
             mode,
             Schema.from_arrow(columns),
             commit_properties=_stamped(stamp),
@@ -337,7 +339,7 @@ def _moved_on() -> Iterator[None]:
         raise TableMovedError(str(error)) from error
 
 
-def _added(file: DataFile) -> AddAction:
+def _added(file: DataFile, *, data_change: bool = True) -> AddAction:
     """Return what a commit says of a file that it adds: its numbers of rows and bytes."""
     # where only some columns have bounds, the library's own reader leaves files out that have rows
     stats = json.dumps({"numRecords": file.rows})
@@ -346,7 +348,7 @@ def _added(file: DataFile) -> AddAction:
         size=file.bytes,
         partition_values={},
         modification_time=time.time_ns() // 1_000_000,
-        data_change=True,
+        data_change=data_change,
         stats=stats,
     )
 

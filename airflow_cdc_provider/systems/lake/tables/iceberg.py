@@ -34,6 +34,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import literal
 from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import IntegerType, LongType
 
 from airflow_cdc_provider.core.endpoint import Folder
@@ -42,7 +43,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.columns import ORDER
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
-from airflow_cdc_provider.systems.lake.tables.iceberg_commits import replaced_by
+from airflow_cdc_provider.systems.lake.tables.iceberg_commits import Replacing, Rewriting
 from airflow_cdc_provider.systems.lake.tables.table import (
     Bounds,
     DataFile,
@@ -253,23 +254,24 @@ class IcebergTable:
         files: Sequence[DataFile],
         columns: pa.Schema,
         stamp: Stamp,
+        *,
+        are_same_rows: bool = False,
     ) -> None:
         """Put files in the place of some of its own, in one commit and one snapshot."""
         with self._commit(columns, stamp) as transaction:
             transaction.set_properties({_WRITTEN: str(stamp.files)})
-            replaced_by(
-                transaction,
-                self._table.io,
-                [each.task.file for each in gone if isinstance(each, IcebergFile)],
-                [f"{self._root}/{each.name}" for each in files],
-                _stamped(stamp),
+            told, kind = _stamped(stamp), Rewriting if are_same_rows else Replacing
+            snapshot = kind(
+                Operation.OVERWRITE, transaction, self._table.io, snapshot_properties=told
             )
+            with snapshot:
+                snapshot.put(
+                    [f"{self._root}/{each.name}" for each in files],
+                    [each.task.file for each in gone if isinstance(each, IcebergFile)],
+                )
 
-    def tidy(self, *, drops_rows: bool = False) -> None:
-        """Expire snapshots by the table's own settings, and delete what only they had as lists.
-
-        Files of rows stay, unless they are to be dropped.
-        """
+    def tidy(self) -> None:
+        """Expire snapshots by the table's own settings, and delete what only they had."""
         table, found = self._table, {**_DEFAULTS, **self._table.properties}
         ordered = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)
         most, now_ms = int(found[_KEPT]), time.time_ns() // 1_000_000
@@ -288,9 +290,8 @@ class IcebergTable:
         left = _lists_of(table, table.metadata.snapshots)
         gone = _lists_of(table, [each for each in old if each.snapshot_id not in kept])
         paths = {*gone} - {*left}
-        if drops_rows:
-            only_old = [gone[path] for path in paths if gone[path] is not None]
-            paths |= _files_of(table, only_old) - _files_of(table, left.values(), living=True)
+        only_old = [gone[path] for path in paths]
+        paths |= _files_of(table, only_old) - _files_of(table, left.values(), living=True)
         for path in paths:
             with suppress(FileNotFoundError):
                 table.io.delete(path)
@@ -337,6 +338,11 @@ class IcebergFile:
 
     def __init__(self, table: Table, task: FileScanTask, column: str) -> None:
         self._table, self.task, self._column = table, task, column
+
+    @property
+    def path(self) -> str:
+        """Return where it is, as the table says."""
+        return str(self.task.file.file_path)
 
     @property
     def rows(self) -> int:

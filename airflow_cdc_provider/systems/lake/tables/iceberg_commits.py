@@ -11,35 +11,33 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.table import TableProperties
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Transaction
 
 
-class _Replaced(_OverwriteFiles, _MergeAppendFiles):
+class Replacing(_OverwriteFiles, _MergeAppendFiles):
     """Takes files away as an overwrite does, and merges manifests as an append does."""
 
-
-def replaced_by(
-    transaction: Transaction,
-    io: FileIO,
-    gone: Sequence[DataFile],
-    paths: Sequence[str],
-    told: Mapping[str, str],
-) -> None:
-    """Let a commit take files away and add others; `told` is said of its snapshot."""
-    if transaction.table_metadata.name_mapping() is None:
-        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-    made = parquet_files_to_data_files(io, transaction.table_metadata, iter(paths))
-    with _Replaced(
-        Operation.OVERWRITE, transaction, io, snapshot_properties=dict(told)
-    ) as snapshot:
+    def put(self, paths: Sequence[str], gone: Sequence[DataFile]) -> None:
+        """Put the files at these paths in the place of others."""
+        transaction = self._transaction
+        if transaction.table_metadata.name_mapping() is None:
+            mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
         for each in gone:
-            snapshot.delete_data_file(each)
-        for each in made:
-            snapshot.append_data_file(each)
+            self.delete_data_file(each)
+        metadata = transaction.table_metadata
+        for each in parquet_files_to_data_files(self._io, metadata, iter(paths)):
+            self.append_data_file(each)
+
+
+class Rewriting(Replacing):
+    """Says of its snapshot that it has the same rows, so that readers of changes pass over it."""
+
+    def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
+        """Return what is told of the snapshot; the library knows no totals of such ones."""
+        found = super()._summary(dict(snapshot_properties or {}))
+        return Summary(Operation.REPLACE, **found.additional_properties)

@@ -61,6 +61,10 @@ class TableFile(Protocol):
     """A file of a table as it was loaded."""
 
     @property
+    def path(self) -> str:
+        """Where it is, as the table says; it ends with the file's name."""
+
+    @property
     def rows(self) -> int:
         """How many rows it was written with."""
 
@@ -120,17 +124,20 @@ class LoadedTable(Protocol):
         files: Sequence[DataFile],
         columns: pa.Schema,
         stamp: Stamp,
+        *,
+        are_same_rows: bool = False,
     ) -> None:
         """Put files in the place of some of its own, in one commit. `TableMovedError`.
 
-        `columns` are the table's then, with all that it had.
+        `columns` are the table's then, with all that it had. `are_same_rows` is told to those who
+        follow a table's commits: they need not look.
         """
 
-    def tidy(self, *, drops_rows: bool = False) -> None:
+    def tidy(self) -> None:
         """Drop what is too old by the table's own settings, where a commit does not.
 
-        What the table holds does not depend on it. `drops_rows`: files of rows, too, which no
-        version that is kept has. `TableMovedError`.
+        What the table holds does not depend on it. Files of rows go, too, which no version that is
+        kept has. `TableMovedError`.
         """
 
 

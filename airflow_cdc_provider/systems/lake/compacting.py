@@ -1,0 +1,64 @@
+"""Small files of a table of changes become larger ones, now and then: each row stays as it is.
+
+Each commit of changes adds a file. Once there are so many small ones, all of them become one, or a
+few, by a commit of its own which says that the rows are the same. What is written again is little,
+for a file that has grown is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from airflow_cdc_provider.systems.files.object_store import ObjectStore
+from airflow_cdc_provider.systems.lake.columns import ORDER
+from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
+from airflow_cdc_provider.systems.lake.table_columns import columns_with
+from airflow_cdc_provider.systems.lake.tables.table import LoadedTable, Stamp, TableFile
+
+_SMALL_BYTES = 16 * 1024 * 1024
+_MOST = 16
+"""Small files that a table may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Files that take the place of others with the same rows."""
+
+    gone: Sequence[TableFile]
+    out: SortedFiles
+
+    def commit(self, loaded: LoadedTable, stamp: Stamp) -> None:
+        """Put them in their place; `stamp` is what the table says already."""
+        loaded.replace(self.gone, self.out.made, self.out.columns, stamp, are_same_rows=True)
+
+    def is_in(self, loaded: LoadedTable | None) -> bool:
+        """Tell whether a table has one of them."""
+        files = () if loaded is None else loaded.files(ORDER)
+        names = {each.path.rpartition("/")[2] for each in files}
+        return any(each.name.rpartition("/")[2] in names for each in self.out.made)
+
+
+def compacted(store: ObjectStore, table: TableId, loaded: LoadedTable) -> Compacted | None:
+    """Write the rows of a table's small files to larger ones; None if there are not many.
+
+    If it fails, no file that was made is left.
+    """
+    small = [each for each in loaded.files(ORDER) if each.bytes < _SMALL_BYTES]
+    if len(small) < _MOST:
+        return None
+    columns = columns_with(table, loaded.columns, (), widens=False)
+    out = SortedFiles(store, table_folder(table), columns, [ORDER], "compact")
+    try:
+        for each in small:
+            for batch in each.batches(columns.names):
+                out.add(pa.Table.from_batches([batch]))
+        out.end()
+    except BaseException:
+        out.discard()
+        raise
+    return Compacted(small, out)
