@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import gaps, latency, mirror, ranges, resync, start, tables, verify
+from tests.benchmarks import day, gaps, latency, mirror, ranges, resync, start, tables, verify
 from tests.benchmarks.debian import DebianPeers
 from tests.benchmarks.measure import Result, Sample, measured, summarised
 from tests.benchmarks.ours.ablation import STEPS
@@ -235,6 +235,7 @@ class Bench:
 WORKS = ("read", "lake", "copy", "decode", "apply", "ablation")
 START, LATENCY, RESYNC = "start", "latency", "resync"
 RANGES, TABLES, VERIFY, GAPS, MIRROR = "ranges", "tables", "verify", "gaps", "mirror"
+DAY = "day"
 
 
 def main() -> None:
@@ -246,6 +247,7 @@ def main() -> None:
         VERIFY: verify,
         GAPS: gaps,
         MIRROR: mirror,
+        DAY: day,
     }
     known = (*WORKS, START, *alone)
     wanted = sys.argv[1:] or list(known)

@@ -232,30 +232,37 @@ class Publisher:
         return sorted(tables | {each for each in left if self._commits.takes(each)})
 
     def _tidy(self, tables: LakeTables, table: TableId, told: Stamp) -> None:
-        """Compact a table and drop what is too old of its history, if its last commit is `told`.
+        """Compact a table, and drop what is too old of its history, if its last commit is `told`.
 
         Where that fails the next commit does it.
         """
+        loaded = None
         for work in (self._compact, self._drop_old):
             try:
-                loaded = tables.load(table)
-                if loaded is not None and loaded.stamp == told:
-                    work(tables, table, loaded)
+                loaded = loaded or tables.load(table)
+                if loaded is None or loaded.stamp != told:
+                    return
+                loaded = work(tables, table, loaded)
             except TableMovedError:
-                pass
+                return
             except Exception as error:  # noqa: BLE001 - the rows are there, whatever it is
                 log.warning("old files of a table stay: table=%s cause=%s", table, error)
 
-    def _drop_old(self, tables: LakeTables, table: TableId, loaded: LoadedTable) -> None:  # noqa: ARG002 - as others
+    def _drop_old(self, _: LakeTables, __: TableId, loaded: LoadedTable) -> None:
         """Drop what is too old of a table's history."""
         loaded.tidy()
 
-    def _compact(self, tables: LakeTables, table: TableId, loaded: LoadedTable) -> None:
-        """Put larger files in the place of a table's small ones, if these are many."""
+    def _compact(
+        self, tables: LakeTables, table: TableId, loaded: LoadedTable
+    ) -> LoadedTable | None:
+        """Put larger files in the place of a table's small ones, if these are many.
+
+        Return the table as it is then; None if it is to be loaded again.
+        """
         stamp = loaded.stamp
         found = compacted(self._store, table, loaded) if self._commits.compacts else None
         if found is None or stamp is None:
-            return
+            return loaded
         try:
             found.commit(loaded, stamp)
         except Exception as error:
@@ -265,6 +272,7 @@ class Publisher:
                 found.out.discard()
             raise
         log.info("table compacted: table=%s files=%d", table, len(found.gone))
+        return None
 
     def _stamp_of(self, loaded: LoadedTable, table: TableId, state: LogState) -> Stamp:
         """Return what a table has of our log; refuse one of others, and stop for a newer owner."""
