@@ -26,7 +26,7 @@ from airflow_cdc_provider.columns.verify_port import (
     TableSide,
 )
 from airflow_cdc_provider.core.errors import IntegrityError
-from airflow_cdc_provider.core.identifiers import TableId, table_option
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import Chosen, Condition
@@ -91,12 +91,11 @@ class LakeColumnsSide:
         table = self.read.table.table
         key = ", ".join(str(doubled.column(name)[0].as_py()) for name in self.primary_key)
         raise IntegrityError(
-            f"{table} has the rows of {doubled.num_rows:,} keys or more more than once, of one the "
-            f"key is {key}",
+            f"{table} has rows twice, of {doubled.num_rows:,} keys at least, such as {key}",
             where=str(self.tables.store),
             risk="readers of the table count them twice; nothing was changed",
-            remedy="find out who added rows to it; `resync` the table, which puts one row in their "
-            f"place, or `reset` it with {table_option(table)}",
+            remedy="find out who added rows to it; `resync` the table with --table, which puts one "
+            "row in their place, or `reset` it with --table",
         )
 
     def _begun(self, chosen: Wanted | None, held: HeldTable | None) -> Iterator[pa.RecordBatch]:
