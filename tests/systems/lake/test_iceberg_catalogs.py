@@ -82,16 +82,9 @@ def in_bucket(server: S3Server, access: CatalogAccess) -> Folder:
     return replace(folder, commit_seconds=60, catalog=access)
 
 
-@pytest.fixture(params=["on_postgres", "on_mysql", "on_glue", "on_postgres_mirror"])
+@pytest.fixture(params=["on_postgres", "on_mysql", "on_glue"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> LakeWorld:
-    name, mirror, _ = request.param.partition("_mirror")
-    place: Folder = request.getfixturevalue(name)
-    return LakeWorld(
-        root=tmp_path,
-        form="iceberg",
-        bucket=place,
-        mirror_mb=512 if mirror else 0,
-    )
+    return LakeWorld(root=tmp_path, form="iceberg", bucket=request.getfixturevalue(request.param))
 
 
 @pytest.fixture(params=["on_postgres", "on_glue"])
@@ -132,6 +125,12 @@ class PublishedInACatalog(PublishedBehaviours):
 
 class TestPublishedInACatalog(PublishedInACatalog):
     pass
+
+
+class TestMirroredInACatalog(PublishedInACatalog):
+    @pytest.fixture
+    def world(self, on_postgres: Folder, tmp_path: Path) -> LakeWorld:
+        return LakeWorld(root=tmp_path, form="iceberg", bucket=on_postgres, mirror_mb=512)
 
 
 def test_the_environment_is_not_asked_where_the_connection_says_that_the_store_is(
@@ -295,15 +294,14 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
     begun(world, (1, "a"))
     world.lake.publish_tables()
     change(world, 10)
-    name = "replace" if world.mirror_mb else "append"
-    commit = getattr(iceberg.IcebergTable, name)
+    append = iceberg.IcebergTable.append
 
     def lost(*given: Any) -> None:
-        commit(*given)
+        append(*given)
         raise OSError("no answer in time")
 
     with monkeypatch.context() as patched:
-        patched.setattr(iceberg.IcebergTable, name, lost)
+        patched.setattr(iceberg.IcebergTable, "append", lost)
         with pytest.raises(SinkUnreachableError, match="no answer in time"):
             world.lake.publish_tables()
     for _ in range(2):

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.behaviours.ledger_behaviours import ChangingTablesBehaviours
 from tests.behaviours.sink_behaviours import SplitSinkBehaviours
 from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
 from tests.behaviours.sink_world import delete, insert, update
 from tests.behaviours.target_behaviours import TargetBehaviours
 from tests.behaviours.unlike_target_behaviours import UnlikeTargetBehaviours
-from tests.systems.lake.world import LakeWorld
+from tests.systems.lake.world import FORMATS, LakeWorld
+
+whatever_tables_hold = pytest.mark.parametrize("world", FORMATS, indirect=True)
 
 
+@whatever_tables_hold
 class TestSplitsInALake(SplitSinkBehaviours):
     pass
 
 
+@whatever_tables_hold
 class TestChangesInALake(ChangeSinkBehaviours):
     pass
 
 
+@whatever_tables_hold
 class TestTargetsOfALake(TargetBehaviours):
     pass
 
 
+@whatever_tables_hold
 class TestUnlikeTargetsInALake(UnlikeTargetBehaviours):
     pass
 
 
+@whatever_tables_hold
 class TestLedgerOfALake(ChangingTablesBehaviours):
     pass
 
