@@ -52,13 +52,8 @@ def compacted(store: ObjectStore, table: TableId, loaded: LoadedTable) -> Compac
     if len(small) < _MOST:
         return None
     columns = columns_with(table, loaded.columns, (), widens=False)
-    out = SortedFiles(store, table_folder(table), columns, [ORDER], "compact")
-    try:
+    with SortedFiles(store, table_folder(table), columns, [ORDER], "compact") as out:
         for each in small:
             for batch in each.batches(columns.names):
                 out.add(pa.Table.from_batches([batch]))
-        out.end()
-    except BaseException:
-        out.discard()
-        raise
     return Compacted(small, out)

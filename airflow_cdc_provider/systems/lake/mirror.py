@@ -80,13 +80,10 @@ def rewritten(
     `changes` are all that the base does not have, in any order; `order` is the greatest one in the
     base. If it fails, no file that was made is left.
     """
-    try:
-        with TemporaryDirectory(prefix="cdc-lake-") as folder:
-            last = _Last.of(changes, out, Path(folder) / "last.arrow")
+    with TemporaryDirectory(prefix="cdc-lake-") as folder:
+        last = _Last.of(changes, out, Path(folder) / "last.arrow")
+    with out:
         return _Rewriting(base, last, out).all(limit, order)
-    except BaseException:
-        out.discard()
-        raise
 
 
 class _Last:
@@ -128,13 +125,13 @@ class _Last:
 
     def found_in(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """Return the places of rows whose keys were changed, and the places of their changes."""
+        if not len(self._hashes):
+            return _NONE, _NONE
         keys = [
             batch.column(name).cast(own.type)
             for name, own in zip(self._key, self._keys, strict=True)
         ]
         hashes = row_hashes(keys).one
-        if not len(self._hashes):
-            return _NONE, _NONE
         begin = np.searchsorted(self._hashes, hashes)
         is_likely = self._hashes[np.minimum(begin, len(self._hashes) - 1)] == hashes
         likely = np.flatnonzero(is_likely)

@@ -67,7 +67,7 @@ class Commits(Protocol):
     def next(
         self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
     ) -> NextCommit:
-        """Write the files of the next commit; `order` is the greatest of the table as it is."""
+        """Write the files of the next commit; `order` is the greatest of the rows that stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,8 @@ class Appended:
         changes = _with_rows(new.changes)
         read = [DataFile(f.path, f.rows, f.bytes, SNAPSHOT_ORDER) for f in _with_rows(new.read)]
         made = [gathered(self.store, changes, new.columns)] if changes else []
-        orders = [each.order for each in (*read, *made)]
-        known = orders if order is None or new.is_anew else [order, *orders]
-        return NextCommit([*read, *made], made, max(known, default=None))
+        orders = [*([] if order is None else [order]), *(each.order for each in (*read, *made))]
+        return NextCommit([*read, *made], made, max(orders, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +137,6 @@ class Mirrored:
             base = loaded.files(key[0])
         elif read:
             order = SNAPSHOT_ORDER
-        else:
-            order = None
         changes = (
             batch
             for each in _with_rows(new.changes)

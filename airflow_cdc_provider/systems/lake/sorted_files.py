@@ -22,7 +22,10 @@ _GROUP_ROWS = 131_072
 
 @dataclass(slots=True)
 class SortedFiles:
-    """Writes rows of one table to new files; each is sorted by key."""
+    """Writes rows of one table to new files; each is sorted by key.
+
+    As a context manager it ends the last file; if something fails there is none of them.
+    """
 
     store: ObjectStore
     folder: str
@@ -35,6 +38,19 @@ class SortedFiles:
     """The files so far, which last."""
     _held: list[pa.Table] = field(default_factory=list)
     _size: int = 0
+
+    def __enter__(self) -> SortedFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        is_whole = False
+        try:
+            if kind is None:
+                self.end()
+                is_whole = True
+        finally:
+            if not is_whole:
+                self.discard()
 
     def add(self, rows: pa.Table) -> None:
         """Add rows; what is missing of the table's columns is NULL."""

@@ -76,6 +76,18 @@ def set_back(world: LakeWorld, commits: int) -> None:
     damage.set_back(world.form, world.root, world.orders.sink_table, commits=commits)
 
 
+def keep_snapshots(world: LakeWorld, most: int) -> None:
+    """Have Iceberg's table keep so many snapshots, however young they are."""
+    table = catalog_of(world.root).load_table(("shop", "orders"))
+    with table.transaction() as transaction:
+        transaction.set_properties(
+            {
+                "history.expire.min-snapshots-to-keep": str(most),
+                "history.expire.max-snapshot-age-ms": "0",
+            }
+        )
+
+
 def append(world: LakeWorld, rows: pa.Table) -> None:
     """Append rows as somebody else does."""
     if world.form == "delta":

@@ -17,7 +17,15 @@ from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
 from tests.behaviours.sink_world import Row
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import again_by, append, begun, change, published, set_back
+from tests.systems.lake.steps import (
+    again_by,
+    append,
+    begun,
+    change,
+    keep_snapshots,
+    published,
+    set_back,
+)
 from tests.systems.lake.world import FORMATS, LakeWorld
 
 LOADED: dict[str, Any] = {"iceberg": iceberg.IcebergTable, "delta": delta.LoadedDelta}
@@ -231,14 +239,7 @@ def test_a_table_that_is_set_back_to_before_it_is_gone_on_with(world: LakeWorld)
 def test_files_that_no_kept_snapshot_has_are_deleted(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     world.lake.publish_tables()
-    table = catalog_of(world.root).load_table(("shop", "orders"))
-    with table.transaction() as transaction:
-        transaction.set_properties(
-            {
-                "history.expire.min-snapshots-to-keep": "5",
-                "history.expire.max-snapshot-age-ms": "0",
-            }
-        )
+    keep_snapshots(world, 5)
     commits(world, 10, 40)
     assert published(world) == rows(10, 40)
     table = catalog_of(world.root).load_table(("shop", "orders"))

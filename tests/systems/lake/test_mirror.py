@@ -32,7 +32,7 @@ from tests.behaviours.sink_world import delete, insert, update
 from tests.systems.lake.conftest import MIRRORS
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import append, begun, change, compared, published
+from tests.systems.lake.steps import append, begun, change, compared, keep_snapshots, published
 from tests.systems.lake.steps import rewritten as compacted
 from tests.systems.lake.world import LakeWorld, rows_there
 
@@ -402,14 +402,7 @@ def test_a_commit_to_iceberg_costs_what_the_one_before_it_did(
 def test_files_that_no_kept_snapshot_of_iceberg_has_are_deleted(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     world.lake.publish_tables()
-    table = catalog_of(world.root).load_table(("shop", "orders"))
-    with table.transaction() as transaction:
-        transaction.set_properties(
-            {
-                "history.expire.min-snapshots-to-keep": "3",
-                "history.expire.max-snapshot-age-ms": "0",
-            }
-        )
+    keep_snapshots(world, 3)
     for number in range(10, 40):
         change(world, number)
         world.lake.publish_tables()

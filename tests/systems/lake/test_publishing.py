@@ -34,6 +34,7 @@ from tests.systems.lake.steps import (
     change,
     copied,
     foreign,
+    keep_snapshots,
     published,
     sequence,
     versions,
@@ -341,14 +342,7 @@ def test_snapshots_expire_by_the_tables_own_settings_with_all_that_only_they_had
 ) -> None:
     begun(world, (1, "a"))
     world.lake.publish_tables()
-    table = catalog_of(world.root).load_table(("shop", "orders"))
-    with table.transaction() as transaction:
-        transaction.set_properties(
-            {
-                "history.expire.min-snapshots-to-keep": "5",
-                "history.expire.max-snapshot-age-ms": "0",
-            }
-        )
+    keep_snapshots(world, 5)
     for number in range(10, 40):
         change(world, number)
         world.lake.publish_tables()
