@@ -95,8 +95,8 @@ class Ownership:
             self._heed(state)
             if state.wanted is Wanted.RESTART and not self._is_ending:
                 self._is_ending = True
-                log.info("asked to begin again: pipeline=%s", self._name)
                 self._on_restart()
+                log.info("asked to begin again: pipeline=%s", self._name)
         except FencedError as fenced:
             log.error("a newer owner took over: pipeline=%s", self._name)
             self._on_end(fenced)
@@ -112,8 +112,8 @@ class Ownership:
         if self._is_ending or not (is_wanted_to_stop or self._stop.is_set()):
             return
         self._is_ending = True
-        log.info("asked to stop: pipeline=%s", self._name)
         with suppress(CdcError):  # who takes the wish back hears that it was heeded
             note = {"generation": self._generation, "is_wanted": is_wanted_to_stop}
             self._store.keep_note(self._name, NoteKind.ENDING, note)
         self._on_end(None)
+        log.info("asked to stop: pipeline=%s", self._name)  # whoever reads it knows that it ends
