@@ -141,6 +141,12 @@ class SinkBusyError(RetryableError):
     code = "CDC-SNK-002"
 
 
+class LedgerSetBackError(RetryableError):
+    """The sink's ledger does not know the owner that has committed there: it is another one."""
+
+    code = "CDC-SNK-005"
+
+
 class SchemaMovedError(RetryableError):
     """The table changed its definition while a split was read; read the split again."""
 

@@ -1,4 +1,4 @@
-"""An outage of a lake's tables lasts until they are committed again, though the stream goes on."""
+"""A stream outlives an outage of a lake's tables, and one of its folder, and tells of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = PipelineName("changes")
 
 
 @pytest.mark.timeout(300)
-def test_tables_that_cannot_be_committed_are_an_outage_until_they_can(
+def test_tables_that_cannot_be_committed_and_a_folder_that_is_gone_are_outages_until_they_can(
     mysql_server: SqlServer, mysql_database: str, tmp_path: Path
 ) -> None:
     table = f"{mysql_database}.items"
@@ -46,24 +46,35 @@ def test_tables_that_cannot_be_committed_are_an_outage_until_they_can(
                 time.sleep(0.3)
             assert {tuple(each) for each in seen} == {("tables",)}
             assert overs(store) == []
-            (told,) = json.loads(run("status", "--json")[1])["outages"]
-            assert told["error"]["code"] == "CDC-SNK-001"
+            assert told_code(run) == "CDC-SNK-001"
             catalog.rollback()
             wait_until(lambda: bool(overs(store)), seconds=60)
             assert outages(store) == []
+            away = run.log.rename(tmp_path / "away")
+            mysql_server.execute(f"INSERT INTO {table} VALUES (NULL)")
+            wait_until(lambda: told_code(run) == "CDC-SNK-005", seconds=60)
+            assert not run.log.exists()
+            away.rename(run.log)
+            wait_until(lambda: len(overs(store)) > 1, seconds=60)
         assert run("pause")[0] == 0
         assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
         catalog.close()
-    assert table_of("iceberg", run.log, table).num_rows == 2 + len(seen)
+    assert table_of("iceberg", run.log, table).num_rows == 3 + len(seen)
 
 
 def outages(store: SqlStateStore) -> list[str]:
     """The parts of the job that are failing, by its last note."""
     note = store.note(NAME, NoteKind.OUTAGES)
     return [] if note is None else [each["part"] for each in note.form["outages"]]
+
+
+def told_code(run: CommandLine) -> str:
+    """The code of the outage that `status` tells of; empty if there is none."""
+    told = json.loads(run("status", "--json")[1])["outages"]
+    return str(told[0]["error"]["code"]) if told else ""
 
 
 def overs(store: SqlStateStore) -> list[str]:

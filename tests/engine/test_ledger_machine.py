@@ -35,6 +35,7 @@ from hypothesis.stateful import (
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
+    LedgerSetBackError,
     SnapshotRequiredError,
     SplitOutdatedError,
     StateMovedError,
@@ -85,7 +86,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def commit(self, decide: Decide, off: int, refusal: type[CdcError] | None = None) -> bool:
         """Have it decided; tell whether it was. What is to be refused is."""
-        refusal = FencedError if off else refusal
+        refusal = {-1: FencedError, 1: LedgerSetBackError}.get(off, refusal)
         try:
             records = decide(self.state, self.state.generation + off)
         except CdcError as error:

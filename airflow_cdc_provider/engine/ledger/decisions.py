@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, FencedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, FencedError, LedgerSetBackError
 from airflow_cdc_provider.core.hand_off_check import require_may_hand_off
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
@@ -62,8 +62,22 @@ def require_owner(state: LedgerState, by: int) -> None:
         raise fenced(state.place, state.generation, by)
 
 
-def fenced(place: Place, generation: int, by: int) -> FencedError:
-    """Return the error of an owner that another one has taken over from."""
+def fenced(place: Place, generation: int, by: int) -> FencedError | LedgerSetBackError:
+    """Return the error of an owner that is not the ledger's: it is overtaken, or not known there.
+
+    Each owner commits its generation before it does anything else. A ledger that does not know it
+    is not the one it was: a folder that is not mounted, an empty server, a copy of before.
+    """
+    if generation < by:
+        return LedgerSetBackError(
+            f"generation {generation} owns {place.pipeline}, this is {by}, which was committed "
+            "there: the ledger is gone, or set back",
+            where=place.where,
+            risk=f"none: {place.undone}",
+            remedy="bring back what was there, such as a folder that is not mounted, and the job "
+            "goes on by itself; if it is lost, stop the job and run again, which reads what is "
+            "missing",
+        )
     return FencedError(
         f"generation {generation} owns {place.pipeline}, this is {by}",
         where=place.where,

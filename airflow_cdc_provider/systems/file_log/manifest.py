@@ -18,6 +18,12 @@ the changes, old versions go in blocks of a thousand. A number that is free agai
 twice, so a block is closed before its files go: by a file that is never deleted. Who creates a
 version looks behind that whether its block is closed, and takes it back then. A number of a block
 was free only after that, so nobody who is late can miss it.
+
+**Another folder.** A path may lead elsewhere from one moment to the next: a file system that is not
+mounted any more, a folder that was moved or emptied. There each number is free, and what is created
+is behind a gap. So whoever reads on first reads again what it has read last, and whoever has
+created a version reads it; the files that a version names have to be there. What differs is an
+outage, until the folder is what it was.
 """
 
 from __future__ import annotations
@@ -25,9 +31,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from itertools import count, tee
+from itertools import chain, count, tee
 
-from airflow_cdc_provider.core.errors import CorruptLogError, RefusedError
+from airflow_cdc_provider.core.errors import CorruptLogError, LedgerSetBackError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.engine.ledger.decisions import fenced
 from airflow_cdc_provider.engine.ledger.state import Place
@@ -43,6 +49,7 @@ _KEPT_CHECKPOINTS = 2
 _BLOCK = 1_000
 _TRIES = 20
 _CHECKPOINT = f"{CHECKPOINTS}/checkpoint-"
+_VERSION = "manifest-"
 
 
 class Manifest:
@@ -54,6 +61,8 @@ class Manifest:
         self._files = self.root.below(MANIFEST)
         self._state = LogState()
         self._is_new = True
+        self._last: bytes | None = None
+        """What the state's version holds, once it was read; a checkpoint does not say it."""
         self._counted_from = 0
         """The version of the last checkpoint that this manifest knows."""
         self._checkpoint_bytes, self._bytes_behind = 0, 0
@@ -76,16 +85,32 @@ class Manifest:
     def read_any(self) -> LogState:
         """Return the state after all commits so far, of any pipeline's log."""
         while True:
+            if self._is_new or self._is_closed(self._state.version):
+                self._state, self._is_new, self._last = self._begun(), False, None
             first = self._state.version + 1
-            if self._is_new or self._is_closed(first):
-                self._state, self._is_new = self._begun(), False
-                first = self._state.version + 1
-            for name, text in self._versions(after=self._state.version):
-                self._state.apply(self._parsed(name, text))
-                self._bytes_behind += len(text)
-            if first > self._state.version or not self._is_closed(first):
+            if not self._read_on():
+                self._is_new = True
+            elif first > self._state.version or not self._is_closed(first):
                 return self._state
-            self._is_new = True  # a late owner's version may have been among those read
+            else:
+                self._is_new = True  # a late owner's version may have been among those read
+
+    def _read_on(self) -> bool:
+        """Apply the versions behind the state's; False if its own is gone, with its block."""
+        known = self._state.version
+        versions = self._versions(after=max(0, known - 1))
+        if known:
+            _, text = next(versions, ("", None))
+            if text is None and self._is_closed(known):
+                return False
+            if text is None or self._last not in (None, text):
+                raise self._set_back(f"manifest {known} is {'gone' if text is None else 'another'}")
+            self._last = text
+        for name, text in versions:
+            self._state.apply(self._parsed(name, text))
+            self._last = text
+            self._bytes_behind += len(text)
+        return True
 
     def commits(self, *, after: int = 0) -> Iterator[Record]:
         """Yield the commits behind a version as they are stored, in order, of any pipeline's log.
@@ -112,8 +137,12 @@ class Manifest:
                 "at_us": time.time_ns() // 1000,
                 **record,
             }
+            if lost := self.root.lost(_files_of(record)):
+                raise self._set_back(f"{lost} was written and is gone")
             if self._create(whole):
                 state = self.read()
+                if state.version < whole["version"]:
+                    raise self._set_back(f"manifest {whole['version']} was created and is gone")
                 self._write_checkpoint_if_due(whole["version"], state)
                 return state
 
@@ -130,6 +159,16 @@ class Manifest:
         """Refuse unless the generation is the one that may commit."""
         if state.generation != generation:
             raise fenced(self.place(state), state.generation, generation)
+
+    def _set_back(self, what: str) -> LedgerSetBackError:
+        """Return the error of a place that is not what it was."""
+        return LedgerSetBackError(
+            f"{what}: the place is not what it was a moment ago",
+            where=str(self.root),
+            risk="none: what is in the log stays, and nothing was added to it",
+            remedy="bring back what was there, such as a file system that is not mounted, and the "
+            "job goes on by itself; if it is lost, stop the job and run again",
+        )
 
     # --- files --------------------------------------------------------------------------------
 
@@ -177,8 +216,16 @@ class Manifest:
             found = self._last_checkpoint()
             if found is not None:
                 return found
-            if not self._is_closed(1):
-                return LogState()
+            if self._is_closed(1):
+                continue
+            if self._files.read(_version(1)) is None and self._files.list(_VERSION):
+                raise CorruptLogError(
+                    "the log's first commit is not there, but later ones are",
+                    where=str(self._files),
+                    risk="which files count is unknown; nothing was changed",
+                    remedy="restore the folder from a copy, or use an empty one",
+                )
+            return LogState()
         raise CorruptLogError(
             "the log has no checkpoint, and its old commits are gone",
             where=str(self._files),
@@ -250,4 +297,12 @@ def _closed(version: int) -> str:
 
 def _version(version: int) -> str:
     """Return the name of the manifest's file with this version."""
-    return f"manifest-{version:08d}.json"
+    return f"{_VERSION}{version:08d}.json"
+
+
+def _files_of(record: Record) -> Iterator[str]:
+    """Yield the paths of the files that a commit names."""
+    files = record.get("files", [])
+    lists = files.values() if isinstance(files, dict) else [files]
+    told = [record["file"]] if "file" in record else []
+    yield from (each["path"] for each in chain(*lists, told))

@@ -105,6 +105,10 @@ class BucketStore:
         names = sorted(each["path"].rpartition("/")[2] for each in found)
         return tuple(f"{folder}{slash}{each}" for each in names if each.startswith(first))
 
+    def lost(self, names: Iterable[str]) -> str:  # noqa: ARG002 - the port's
+        """Return no file: a bucket keeps what it has taken."""
+        return ""
+
     def put_if_absent(self, name: str, content: bytes) -> bool:
         """Create a file; False, and nothing changes, if the name is taken."""
         key, token = self._key(name), secrets.token_hex(16)

@@ -24,10 +24,13 @@ _UNFINISHED = ".unfinished"
 
 
 class FileStore:
-    """The files of one folder, as an `ObjectStore`; the folder comes with its first file."""
+    """The files of one folder, as an `ObjectStore`; the folder comes with its first commit.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    A file that is written piece by piece needs it: where it is gone, it is not made anew.
+    """
+
+    def __init__(self, root: Path, top: Path | None = None) -> None:
+        self._root, self._top = root, top or root
 
     def __str__(self) -> str:
         return str(self._root)
@@ -53,6 +56,10 @@ class FileStore:
         """Return the names that begin so, in order; not those of unfinished files."""
         return self._named(prefix, (each for each in self._files(prefix) if each[0] != "."))
 
+    def lost(self, names: Iterable[str]) -> str:
+        """Return the first of these files that is not there; empty if all are."""
+        return next((name for name in names if not self._path(name).exists()), "")
+
     def put_if_absent(self, name: str, content: bytes) -> bool:
         """Create a file; False, and nothing changes, if the name is taken."""
         path = self._path(name)
@@ -68,6 +75,8 @@ class FileStore:
 
     def create(self, name: str) -> HiddenFile:
         """Begin a file that is written piece by piece, under a hidden name until it is sealed."""
+        with explained(self._top):
+            self._top.stat()
         return HiddenFile(self._path(name))
 
     def unfinished(self, prefix: str) -> Sequence[str]:
@@ -91,7 +100,7 @@ class FileStore:
 
     def below(self, folder: str) -> FileStore:
         """Return a folder of this one as a store."""
-        return FileStore(self._path(folder))
+        return FileStore(self._path(folder), self._top)
 
     def why_unfit(self, folder: str) -> Unfit | None:
         """Try whether the file system links a name only once; return what it does instead."""

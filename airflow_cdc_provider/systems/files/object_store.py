@@ -36,6 +36,12 @@ class ObjectStore(Protocol):
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names that begin so, in order; not those in folders below the prefix's own."""
 
+    def lost(self, names: Iterable[str]) -> str:
+        """Return the first of these files, sealed just now, that is not there; empty if none is.
+
+        A bucket keeps what it has taken, and is not asked.
+        """
+
     def put_if_absent(self, name: str, content: bytes) -> bool:
         """Create a file; False, and nothing changes, if the name is taken.
 

@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(folder: Path) -> ObjectStore:
+    folder.mkdir()
     return open_files(Store.of_folder(str(folder)))
 
 
@@ -41,10 +42,24 @@ class TestAFolder(ObjectStoreBehaviours):
     """A folder of a file system."""
 
     def test_nothing_is_there_before_the_first_file(self, store: ObjectStore, folder: Path) -> None:
+        folder.rmdir()
         assert (list(store.list("")), store.read("one")) == ([], None)
         assert not folder.exists()
         store.put_if_absent("one", b"x")
         assert [each.name for each in folder.iterdir()] == ["one"]
+
+    def test_a_folder_that_is_gone_is_not_made_anew_by_a_file_in_pieces(
+        self, store: ObjectStore, folder: Path
+    ) -> None:
+        away = folder.rename(folder.with_name("away"))
+        with pytest.raises(SinkUnreachableError, match="No such file"):
+            store.create("below/one")
+        assert not folder.exists()
+        away.rename(folder)
+        store.create("below/one").discard()
+        assert store.lost(["below/one", "two"]) == "below/one"
+        assert store.put_if_absent("two", b"")
+        assert store.lost(["two"]) == ""
 
     def test_a_writer_that_is_killed_leaves_no_name(self, store: ObjectStore, folder: Path) -> None:
         command = [sys.executable, "-c", _KILLED, str(folder)]

@@ -172,9 +172,9 @@ def test_files_that_say_no_types_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_types_of_debezium_s_envelope_are_refused(log: MadeLog) -> None:
+    log.begin((1, "a"))
     for manifest in (log.root / "_manifest").glob("manifest-*.json"):
         manifest.write_text(manifest.read_text().replace("native", ""))
-    log.begin((1, "a"))
     with pytest.raises(RefusedError, match="types of Debezium's envelope"):
         rows_read(log.root)
 
