@@ -59,8 +59,8 @@ arch: $(SYNCED) ## check that rooms know only the rooms below them
 	$(BIN)/pytest tests/arch $(ARGS)
 
 # Two processes share the tests where the machine has room for both; ARGS=-n0 runs them in one.
-# What is the same for both families is taken for one of them, by a seed that it prints.
-test: $(SYNCED) ## run every test, with real servers; FAMILIES=all takes both, =7 those of seed 7
+# Of cases that are alike, such as those of both families, it takes some, by a seed that it prints.
+test: $(SYNCED) ## run the tests, with real servers; FAMILIES=all takes all cases, =7 those of seed 7
 	$(WITH_SERVERS) CDC_FAMILIES=$(or $(FAMILIES),one) $(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 demo: $(SYNCED) ## copy a live database before your eyes; SINK=iceberg to a lake, KEEP=1 leaves it up

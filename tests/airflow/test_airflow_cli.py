@@ -94,6 +94,7 @@ def test_the_test_button_tells_of_a_source_a_sink_and_a_state_store_what_each_ne
     ],
     ids=lambda words: words[0] if isinstance(words, tuple) else "",
 )
+@pytest.mark.sample(1)
 def test_connections_of_airflows_database_are_found_and_json_is_alone_on_standard_output(
     airflow: RealAirflow, shop: Path, words: tuple[str, ...], is_right: Callable[..., bool]
 ) -> None:
@@ -103,6 +104,7 @@ def test_connections_of_airflows_database_are_found_and_json_is_alone_on_standar
 
 
 @pytest.mark.parametrize("command", ["status", "show", "check"])
+@pytest.mark.sample(1)
 def test_nothing_foreign_is_on_standard_output_in_text_and_in_json(
     airflow: RealAirflow, shop: Path, command: str
 ) -> None:

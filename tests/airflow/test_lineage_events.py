@@ -61,6 +61,7 @@ def copied(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 
 @pytest.mark.parametrize("in_thread", ["False", "True"])
+@pytest.mark.sample(1)
 def test_the_listener_writes_what_the_tasks_tell(
     copied: Shop, tmp_path: Path, in_thread: str
 ) -> None:

@@ -61,6 +61,7 @@ def connect_to(monkeypatch: pytest.MonkeyPatch, master: str, **extra: str) -> No
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_CLUSTER", json.dumps(form))
 
 
+@pytest.mark.sample(2, of="ways to run Spark")
 def test_a_copy_and_a_stream_go_through_the_provider_and_end_when_they_are_told_to(
     pipeline: str, shop: Shop
 ) -> None:

@@ -136,6 +136,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("law", BROKEN)
+@pytest.mark.sample(3)
 def test_the_model_notices_a_broken_law(law: str) -> None:
     def diverges(drawn: tuple[list[int], list[tuple[str, object]]]) -> bool:
         kind = KeyKind.TEXT if law == "law 6" else KeyKind.INTEGER

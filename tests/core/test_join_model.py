@@ -161,6 +161,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("law", BROKEN)
+@pytest.mark.sample(4)
 def test_the_model_of_joins_notices_a_broken_law(law: str) -> None:
     laws, beginnings = BROKEN[law]
 

@@ -45,6 +45,7 @@ def test_check_refuses_a_table_whose_key_only_the_server_orders(
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
+@pytest.mark.sample(2, of="whole change logs")
 def test_a_log_is_begun_anew_by_reset_and_kept_by_drop(
     mysql_server: SqlServer, mysql_database: str, tmp_path: Path
 ) -> None:
@@ -150,6 +151,7 @@ def test_statements_may_be_asked_for_and_not_between_runs(
     [(MySqlServer, "json"), (MariaDbServer, "parquet")],
     ids=["mysql-json", "mariadb-parquet"],
 )
+@pytest.mark.sample(2, of="whole change logs")
 def test_spark_makes_the_sources_tables_of_the_log(
     kind: type[ThrowawayServer], form: str, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -35,6 +35,7 @@ def write(server: SqlServer, table: TableId, over: threading.Event) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.sample(2, of="whole change logs")
 def test_a_log_in_a_bucket_makes_the_sources_rows_whoever_is_killed(
     mysql_server: SqlServer, mysql_database: str, s3_server: S3Server, tmp_path: Path
 ) -> None:

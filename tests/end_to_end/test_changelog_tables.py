@@ -103,6 +103,7 @@ def killed_run(run: CommandLine, after_s: float) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.sample(2, of="whole change logs")
 def test_the_log_of_tables_that_change_under_a_killed_writer_makes_the_sources_rows(
     mysql_server: SqlServer, mysql_database: str, tmp_path: Path, form: str
 ) -> None:

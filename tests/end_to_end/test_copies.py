@@ -81,6 +81,7 @@ def command_line(folder: Path, source: SqlServer, sink: SqlServer) -> CommandLin
 @pytest.mark.timeout(600)
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", [MySqlServer, MariaDbServer], ids=["mysql", "mariadb"])
+@pytest.mark.sample(1, of="whole copies")
 def test_a_database_is_copied_while_it_is_written_to_and_kept_in_step(
     kind: type[ThrowawayServer], tmp_path: Path
 ) -> None:

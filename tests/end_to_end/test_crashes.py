@@ -123,6 +123,7 @@ def ending(command: Command) -> Iterator[Command]:
 @pytest.mark.timeout(600)
 @pytest.mark.spark
 @pytest.mark.mysql
+@pytest.mark.sample(1, of="whole copies")
 def test_a_copy_whose_every_part_is_killed_ends_equal(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 31)
     rng = random.Random(seed)

@@ -535,6 +535,7 @@ BROKEN: dict[str, tuple[str, Callable[..., object]]] = {
 
 
 @pytest.mark.parametrize("law", BROKEN)
+@pytest.mark.sample(4)
 def test_the_machine_notices_a_broken_law(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, *BROKEN[law])
     with pytest.raises((AssertionError, CdcError)):

@@ -153,6 +153,7 @@ def test_where_it_cannot_be_told_what_was_lost_all_tables_are_read_again(
 
 
 @pytest.mark.parametrize("step", ["ledger", "state"])
+@pytest.mark.sample(1)
 def test_whoever_is_killed_while_a_history_is_taken_is_followed_by_one_that_ends_equal(
     step: str,
     mysql_sink: SqlServer,

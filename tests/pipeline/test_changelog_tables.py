@@ -134,6 +134,7 @@ NOT_AS_WRITTEN = {
 
 
 @pytest.mark.parametrize("case", NOT_AS_WRITTEN)
+@pytest.mark.sample(3)
 def test_a_table_begins_again_where_events_of_before_would_be_read_wrongly(
     logged: Logged, case: str
 ) -> None:

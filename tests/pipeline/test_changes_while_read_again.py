@@ -77,6 +77,7 @@ class ReadAgain:
     """What is so from any family of servers."""
 
     @pytest.mark.parametrize("kind", EXPECTED)
+    @pytest.mark.sample(1)
     def test_rows_are_read_with_the_definition_that_they_have_by_then(
         self,
         shop: Shop,

@@ -79,6 +79,7 @@ def second_batch(src: Edge, back: Edge, statement: str) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 5, 80], ids=["one row", "few rows", "columns"])
+@pytest.mark.sample(2)
 def test_what_loses_is_left_out_of_the_command_and_noted_with_it(
     pair: Pair, kept: list[bool], most: int
 ) -> None:
@@ -114,6 +115,7 @@ def test_what_wins_is_written_and_noted_with_it(pair: Pair, kept: list[bool]) ->
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.sample(2)
 def test_a_change_that_comes_before_the_command_has_the_rows_locks_is_seen(
     pair: Pair, kept: list[bool], monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:

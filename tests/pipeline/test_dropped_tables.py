@@ -173,6 +173,7 @@ class TestMySql(Leaving):
             (SqlStateStore, "store_hand_off"),
         ],
     )
+    @pytest.mark.sample(4)
     def test_it_leaves_whole_whoever_dies_on_the_way(
         self,
         kept: Shop,

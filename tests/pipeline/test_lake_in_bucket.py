@@ -83,6 +83,7 @@ def reached(request: pytest.FixtureRequest) -> Reached:
     return found
 
 
+@pytest.mark.sample(1)
 def test_tables_hold_the_sources_rows_and_no_log_shows_the_key(
     shop: Shop,
     reached: Reached,

@@ -175,6 +175,7 @@ def test_what_a_lake_cannot_find_is_refused_by_name(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("kind", [RequestKind.RESYNC, RequestKind.BACKFILL])
+@pytest.mark.sample(1)
 def test_definitions_change_while_rows_are_read_again(
     kind: RequestKind, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ class ShortLived:
 
     @pytest.mark.parametrize("moment", MOMENTS)
     @pytest.mark.parametrize("end", ["DROP TABLE shorty", "RENAME TABLE shorty TO k_old"])
+    @pytest.mark.sample(3)
     def test_a_table_that_has_gone_is_left_out_and_told(
         self, shop: Shop, monkeypatch: pytest.MonkeyPatch, moment: str, end: str
     ) -> None:

@@ -78,6 +78,7 @@ def renamed(shop: Shop, statements: Sequence[str]) -> list[str]:
 
 class KeyChanges:
     @pytest.mark.parametrize("case", FOLLOWED)
+    @pytest.mark.sample(4)
     def test_the_table_flows_on_where_its_rows_are_told_apart_as_before(
         self, shop: Shop, case: str
     ) -> None:
@@ -111,6 +112,7 @@ class KeyChanges:
             catch_up(shop)
 
     @pytest.mark.parametrize("case", STOPPED)
+    @pytest.mark.sample(4)
     def test_the_table_stops_alone_before_a_change_of_what_tells_its_rows_apart(
         self, shop: Shop, case: str
     ) -> None:

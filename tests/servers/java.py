@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import MutableMapping
+from pathlib import Path
 
 from airflow_cdc_provider.spark.java_home import find_java_home
 
 # A Spark of the user's own must not leak in: it may have another version, jars and defaults.
+# Its defaults are those of the tests.
 SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON")
+_DEFAULTS = Path(__file__).parents[1] / "data" / "spark_conf"
+_DAEMONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def prepare_spark_environment(environ: MutableMapping[str, str] = os.environ) -> None:
@@ -21,4 +25,6 @@ def prepare_spark_environment(environ: MutableMapping[str, str] = os.environ) ->
     for name in SPARK_VARIABLES:
         environ.pop(name, None)
     environ["PYSPARK_PYTHON"] = sys.executable
+    environ["SPARK_CONF_DIR"] = str(_DEFAULTS)
+    environ["SPARK_DAEMON_JAVA_OPTS"] = _DAEMONS
     environ["JAVA_HOME"] = str(find_java_home(environ))

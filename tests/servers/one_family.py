@@ -1,10 +1,17 @@
-"""One family of servers for each test that holds on several: which one, a seed decides.
+"""Of tests that are alike some are taken: which ones, a seed decides.
+
+**One family of servers** for each test that holds on several.
 
 In `FOLDERS` tests are written once and run from and to both families: by classes of one behaviour,
 such as `TestMySql(Pairs)` and `TestPairsFromMariaDb(Pairs)`, or by a parameter of a family's name.
-So are those of the oldest and the newest PySpark, and of two formats of files. `make test` takes
+So are those of the oldest and the newest PySpark, of two formats of files, and of a lake's four
+kinds; `tests/systems/lake` takes each format, in one of its modes. `make test` takes
 one of them, another one each time; `make test FAMILIES=all` takes all, and `FAMILIES=7` those
 of seed 7. Without the Makefile all are taken.
+
+**A sample of cases.** Of a test with many cases, or of tests that show one thing in several costly
+ways, `@pytest.mark.sample(2)` takes two by the same seed; `of="a name"` has those of several tests
+drawn together.
 """
 
 from __future__ import annotations
@@ -49,14 +56,35 @@ def left_out(items: Sequence[pytest.Item], root: Path) -> set[pytest.Item]:
         return set()
     alike: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and item.path.relative_to(root).parts[1] in FOLDERS:
+        folders = item.path.relative_to(root).parts[1:]
+        if isinstance(item, pytest.Function) and folders[0] in FOLDERS:
             alike[_behaviour(item)].append(item)
+        elif folders[:2] == ("systems", "lake"):
+            alike[item.nodeid.replace("_mirror", "")].append(item)
     gone: set[pytest.Item] = set()
     for behaviour, several in alike.items():
         one = random.Random(f"{seed} {behaviour}").choice(
             sorted(several, key=lambda each: each.nodeid)
         )
         gone |= {each for each in several if each is not one}
+    return gone | _beyond_samples([each for each in items if each not in gone], seed)
+
+
+def _beyond_samples(items: Sequence[pytest.Item], seed: str) -> set[pytest.Item]:
+    """Return the tests that are in no sample, of those that are marked."""
+    drawn: dict[str, list[pytest.Item]] = defaultdict(list)
+    counts: dict[str, int] = {}
+    for item in items:
+        marker = item.get_closest_marker("sample")
+        if marker is not None:
+            group = marker.kwargs.get("of") or item.nodeid.partition("[")[0]
+            drawn[group].append(item)
+            counts[group] = marker.args[0]
+    gone: set[pytest.Item] = set()
+    for group, several in drawn.items():
+        ordered = sorted(several, key=lambda each: each.nodeid)
+        taken = random.Random(f"{seed} {group}").sample(ordered, min(counts[group], len(ordered)))
+        gone |= set(several) - set(taken)
     return gone
 
 

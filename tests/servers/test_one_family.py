@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.servers.one_family import VARIABLE
@@ -16,9 +17,12 @@ FILES = ("tests/pipeline/test_pairs.py", "tests/pipeline/test_stream_starts.py")
 FAMILIES = ("TestMySql", "TestFromMariaDb", "TestToMariaDb", "mysql", "mariadb")
 
 
-def taken(seed: str) -> set[str]:
-    """Return the tests of `FILES` that are run under a seed."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0", *FILES]
+SAMPLED = ("tests/engine/test_ledger_machine.py", "tests/systems/lake/test_compacting.py")
+
+
+def taken(seed: str, files: Iterable[str] = FILES) -> set[str]:
+    """Return the tests of these files that are run under a seed."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0", *files]
     environment = {**os.environ, VARIABLE: seed}
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"],
@@ -41,3 +45,15 @@ def test_each_behaviour_is_taken_once_and_for_another_family_by_another_seed() -
     for chosen in (one, other):
         assert {len(names & chosen) for names in behaviours.values()} == {1}
         assert set(FAMILIES) == set(re.findall("|".join(FAMILIES), " ".join(chosen)))
+
+
+def test_of_many_cases_a_sample_is_taken_and_of_each_format_one_mode() -> None:
+    every, one, again, other = (taken(seed, SAMPLED) for seed in ("all", "1", "1", "2"))
+    assert one == again != other
+    for chosen in (one, other):
+        assert chosen < every
+        assert sum("notices_a_broken_law" in each for each in chosen) == 4
+        left = {each for each in every - chosen if "notices_a_broken_law" not in each}
+        assert all("iceberg" in each or "delta" in each for each in left)
+        kept = {each.replace("_mirror", "") for each in chosen}
+        assert {each.replace("_mirror", "") for each in left} <= kept

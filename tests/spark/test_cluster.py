@@ -52,7 +52,7 @@ class Watcher:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(0.5):
+        while not self._stop.wait(1.5):
             for line in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
                     self._look(str(line), line.read_text(errors="replace"))
@@ -71,6 +71,7 @@ class Watcher:
             self.seen.append(where)
 
 
+@pytest.mark.sample(2, of="ways to run Spark")
 def test_a_standalone_cluster_copies_and_follows_and_no_password_is_seen(
     make_pipeline: MakePipeline, mysql_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         process.wait()
 
 
+@pytest.mark.sample(2, of="ways to run Spark")
 def test_a_connect_server_copies_and_follows_and_a_killed_client_loses_nothing(
     make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:

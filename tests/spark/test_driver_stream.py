@@ -113,6 +113,7 @@ def test_it_goes_on_when_the_source_was_killed_and_came_back(make_pipeline: Make
 
 @pytest.mark.spark
 @pytest.mark.parametrize("table", ["orders", "others"])
+@pytest.mark.sample(1)
 def test_much_log_is_read_by_spark_once_and_the_driver_goes_on_behind_it(
     make_pipeline: MakePipeline, table: str
 ) -> None:

@@ -119,6 +119,7 @@ def ends(pipeline: Pipeline) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("side", ["sink", "source"])
+@pytest.mark.sample(3)
 def test_one_outage_is_over_once(
     source: ThrowawayServer, sink: ThrowawayServer, tmp_path: Path, side: str, rhythm: Rhythm
 ) -> None:

@@ -382,6 +382,7 @@ def is_told_since(pipeline: Pipeline, last: StreamState, told: list[StreamState]
 
 @pytest.mark.parametrize("how", [Fault(refuse=True), Fault(hang=True)], ids=["gone", "hangs"])
 @pytest.mark.parametrize("side", ["source", "sink"])
+@pytest.mark.sample(2)
 def test_an_outage_is_told_as_one_with_a_lag_that_grows_until_it_is_over(
     outages: Outages, side: str, how: Fault
 ) -> None:
@@ -415,6 +416,7 @@ def test_an_outage_is_told_as_one_with_a_lag_that_grows_until_it_is_over(
 
 @pytest.mark.parametrize("how", [Fault(refuse=True), Fault(hang=True)], ids=["gone", "hangs"])
 @pytest.mark.parametrize("side", ["source", "sink"])
+@pytest.mark.sample(2)
 def test_an_outage_while_a_snapshot_reads_is_told_until_it_is_over(
     outages: Outages, side: str, how: Fault
 ) -> None:

@@ -31,6 +31,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "pyspark.daemon"
 
 
+@pytest.mark.sample(2, of="ways to run Spark")
 def test_what_is_killed_in_a_cluster_loses_and_doubles_nothing(
     make_pipeline: MakePipeline, pyspark: dict[str, str]
 ) -> None:
@@ -38,10 +39,14 @@ def test_what_is_killed_in_a_cluster_loses_and_doubles_nothing(
     fill(pipeline, 1000)
     pipeline.plan(TABLES)
     spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over(), split_rows=300)
-    process = pipeline.start(spec, more=pyspark)
-    with ended(pipeline, process), writing(pipeline):
-        assert process.wait(timeout=280) == ExitCode.FINE
-    assert pipeline.result_of(spec).outcome is Outcome.FINISHED
+    if pyspark:  # the newest is what all other tests copy with
+        process = pipeline.start(spec, more=pyspark)
+        with ended(pipeline, process), writing(pipeline):
+            assert process.wait(timeout=280) == ExitCode.FINE
+        assert pipeline.result_of(spec).outcome is Outcome.FINISHED
+    else:
+        job = Job(spec, pipeline.servers(), pipeline.store, registry)
+        assert run_in_process(job).outcome is Outcome.FINISHED
     pipeline.hand_off()
     spec = pipeline.spec(
         JobKind.STREAM,

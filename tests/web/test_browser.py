@@ -71,6 +71,7 @@ def test_the_navigation_leads_to_the_list_and_the_list_to_a_pipeline(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.sample(1)
 def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(
     tab: Tab, served: Served, lively: SqlStateStore, theme: str
 ) -> None:

@@ -114,6 +114,7 @@ def test_as_many_transactions_of_the_same_sizes_after_a_reset_are_another_log(
 
 @KINDS
 @pytest.mark.parametrize("key", [22, 222_222_222], ids=["same-sizes", "other-sizes"])
+@pytest.mark.sample(3)
 def test_a_data_folder_put_back_with_other_changes_behind_it_is_another_log(
     family: str, options: Options, key: int, tmp_path: Path
 ) -> None:
@@ -223,6 +224,7 @@ def _statements(batches: list[ChangeBatch]) -> list[str]:
 
 @KINDS
 @pytest.mark.parametrize("backfill", [True, False])
+@pytest.mark.sample(3)
 def test_a_high_watermark_of_a_log_that_was_reset_is_known_when_it_is_passed(
     family: str, options: Options, backfill: bool
 ) -> None:

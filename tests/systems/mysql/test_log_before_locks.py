@@ -109,6 +109,7 @@ def lock_while_writing(
 
 
 @pytest.mark.parametrize(("kind", "options"), MYSQL + MARIADB)
+@pytest.mark.sample(4)
 def test_the_log_has_a_commit_before_another_session_has_the_lock_of_its_row(
     kind: type[ThrowawayServer], options: Options
 ) -> None:
@@ -125,6 +126,7 @@ def test_the_log_has_a_commit_of_xa_before_another_session_has_the_lock_of_its_r
 
 
 @pytest.mark.parametrize(("kind", "options"), MYSQL + MARIADB)
+@pytest.mark.sample(4)
 def test_the_log_has_a_delete_before_another_session_has_the_gap_of_its_key(
     kind: type[ThrowawayServer], options: Options
 ) -> None:
@@ -202,6 +204,7 @@ def lock_behind(guard: Guard, server: SqlServer, sql: str, key: int) -> tuple[Lo
     ],
     ids=["update", "insert", "delete"],
 )
+@pytest.mark.sample(4)
 def test_a_commit_that_is_held_keeps_its_locks_after_it_is_in_the_log(
     kind: type[ThrowawayServer],
     options: Options,

@@ -120,6 +120,7 @@ def test_chunks_and_limits_change_nothing_but_where_batches_end(
 
 @pytest.mark.parametrize("limits", [BatchLimits(), BatchLimits(changes=3), BatchLimits(bytes=999)])
 @pytest.mark.parametrize("chunk_bytes", [300, 900, 7000])
+@pytest.mark.sample(24)
 def test_values_that_are_read_one_by_one_say_what_columns_say(
     log: CapturedLog,
     told: dict[str, Any],

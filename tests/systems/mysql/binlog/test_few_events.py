@@ -162,6 +162,7 @@ def test_transactions_of_a_plain_log_are_followed_event_by_event(name: str) -> N
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
+@pytest.mark.sample(3)
 def test_both_ways_say_the_same_wherever_the_log_is_cut(name: str, data: st.DataObject) -> None:
     log = captured(name)
     places = st.integers(1, len(log.events) - 1)
@@ -173,6 +174,7 @@ def test_both_ways_say_the_same_wherever_the_log_is_cut(name: str, data: st.Data
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 1 << 32), singly=st.booleans(), options=OPTIONS)
 @settings(max_examples=50, deadline=None)
+@pytest.mark.sample(2)
 def test_both_ways_refuse_the_same_damage(
     name: str, seed: int, singly: bool, options: dict[str, Any]
 ) -> None:

@@ -152,6 +152,7 @@ def said(decoder: ColumnDecoder, chunks: Iterator[EventChunk], *, flush: bool) -
     flush=st.booleans(),
     at_ends=st.booleans(),
 )
+@pytest.mark.sample(1)
 def test_both_ways_say_the_same_wherever_the_log_is_cut(
     mixed: Logged, places: set[int], limits: BatchLimits, flush: bool, at_ends: bool
 ) -> None:

@@ -221,6 +221,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Counter[TableId]:
 
 
 @FAMILIES
+@pytest.mark.sample(1)
 def test_small_transactions_of_every_type_arrive_as_in_columns(
     family: str,
     request: pytest.FixtureRequest,
