@@ -50,6 +50,8 @@ _BLOCK = 1_000
 _TRIES = 20
 _CHECKPOINT = f"{CHECKPOINTS}/checkpoint-"
 _VERSION = "manifest-"
+_ADDING = frozenset({"publish", "change", "join", "join again", "tell columns"})
+"""The commits that add files."""
 
 
 class Manifest:
@@ -301,8 +303,8 @@ def _version(version: int) -> str:
 
 
 def _files_of(record: Record) -> Iterator[str]:
-    """Yield the paths of the files that a commit names."""
-    files = record.get("files", [])
-    lists = files.values() if isinstance(files, dict) else [files]
-    told = [record["file"]] if "file" in record else []
-    yield from (each["path"] for each in chain(*lists, told))
+    """Yield the paths of the files that a commit adds to the log."""
+    if record["do"] in _ADDING:
+        files = record.get("files", [record["file"]] if "file" in record else [])
+        lists = files.values() if isinstance(files, dict) else [files]
+        yield from (each["path"] for each in chain(*lists))
