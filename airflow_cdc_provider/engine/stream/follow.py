@@ -348,6 +348,8 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
     spec = job.spec
     job.pipeline()
     with closing(job.sink().open_ledger()) as ledger:
+        if not ledger.generation():  # the hand-off was an owner's: it is not where that was made
+            ledger.require_owner()
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
         _finish_changes(job, following, ledger)

@@ -33,7 +33,7 @@ class PublishedTables:
         self._job = job
         self._following = following
         self._outages = outages
-        self._found: CdcError | None = None
+        self._found: Exception | None = None
         self._turn, self._closing = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="cdc-published", daemon=True)
 
@@ -79,7 +79,7 @@ class PublishedTables:
             except RetryableError as error:
                 failures += 1
                 self._note(error, failures)
-            except CdcError as error:
+            except Exception as error:  # noqa: BLE001 - raised where the stream ends
                 self._found = error
                 self._following.ending.set()
                 return

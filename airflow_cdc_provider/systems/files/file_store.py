@@ -71,7 +71,8 @@ class FileStore:
                 write_whole(hidden, content)
             return link_once(hidden, path)
         finally:
-            hidden.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder may be gone by now
+                hidden.unlink(missing_ok=True)
 
     def create(self, name: str) -> HiddenFile:
         """Begin a file that is written piece by piece, under a hidden name until it is sealed."""

@@ -27,7 +27,12 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.engine.ledger.decisions import fenced
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.file_log.layout import TRANSACTION, table_folder, table_of_folder
+from airflow_cdc_provider.systems.file_log.layout import (
+    TRANSACTION,
+    generation_of,
+    table_folder,
+    table_of_folder,
+)
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
@@ -167,6 +172,8 @@ class Publisher:
         count = state.settled(folder)
         is_of_plan = stamp is not None and stamp.plan_id == state.plan_id
         known = stamp.files if stamp is not None and is_of_plan else 0
+        if stamp is not None and is_of_plan:
+            self._require_same_log(table, stamp, state)
         if is_of_plan and known >= count:
             return count
         there = pa.schema([]) if loaded is None else loaded.columns
@@ -207,6 +214,27 @@ class Publisher:
         log.info("table published: table=%s files=%d", table, len(new.changes))
         self._tidy(tables, table, wanted)
         return count
+
+    def _require_same_log(self, table: TableId, stamp: Stamp, state: LogState) -> None:
+        """Refuse a table that has files of the log which the log has lost, or has other ones for.
+
+        So it is with a copy that was taken bit by bit. What is written anew is a newer owner's.
+        """
+        folder = table_folder(table)
+        if stamp.files > state.changes_in_all(folder):
+            state = self._manifest.read()  # an owner behind the one who read it may have gone on
+        had = state.changes.get(folder, [])[: max(0, stamp.files - state.taken.get(folder, 0))]
+        newest = max((generation_of(each.path.rpartition("/")[2]) or 0 for each in had), default=0)
+        if stamp.files > state.changes_in_all(folder) or newest > stamp.generation:
+            raise IntegrityError(
+                f"the table {table} has changes of the log that the log does not have: it was set "
+                "back, or table and log were copied at different times",
+                where=str(self._store),
+                risk="changes that are read again would be taken for those that the table has; "
+                "nothing was committed to it",
+                remedy="restore the whole folder as it was at one time, or `reset` the pipeline: "
+                "its next run makes all tables anew",
+            )
 
     @contextmanager
     def _fits(self, table: TableId, state: LogState) -> Iterator[None]:

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
+from airflow_cdc_provider.systems.files import file_store
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from tests.behaviours.object_store_behaviours import ObjectStoreBehaviours
@@ -60,6 +61,20 @@ class TestAFolder(ObjectStoreBehaviours):
         assert store.lost(["below/one", "two"]) == "below/one"
         assert store.put_if_absent("two", b"")
         assert store.lost(["two"]) == ""
+
+    def test_a_file_in_the_place_of_the_folder_is_an_outage(
+        self, store: ObjectStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write = file_store.write_whole
+
+        def swapped(path: Path, content: bytes) -> None:
+            write(path, content)
+            folder.rename(folder.with_name("away"))
+            folder.touch()
+
+        monkeypatch.setattr(file_store, "write_whole", swapped)
+        with pytest.raises(SinkUnreachableError, match="Not a directory"):
+            store.put_if_absent("one", b"")
 
     def test_a_writer_that_is_killed_leaves_no_name(self, store: ObjectStore, folder: Path) -> None:
         command = [sys.executable, "-c", _KILLED, str(folder)]

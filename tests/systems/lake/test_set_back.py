@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +66,30 @@ def test_a_table_that_was_set_back_behind_our_back_is_an_error(world: LakeWorld)
     again_by(world, 2, (1, "new"))
     world.under(2).publish_tables()
     assert published(world) == [(1, "new")]
+
+
+def test_a_log_that_was_set_back_behind_its_table_is_an_error(
+    world: LakeWorld, tmp_path: Path
+) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    world.lake.publish_tables()
+    log, kept = world.root / "_manifest", tmp_path / "kept"
+    shutil.copytree(log, kept)
+    for number in (11, 12):
+        change(world, number)
+        world.lake.publish_tables()
+    before = published(world)
+    shutil.rmtree(log)
+    shutil.copytree(kept, log)
+    for generation in (1, 2):  # the second one writes as much as was lost, and more
+        with pytest.raises(IntegrityError, match="changes of the log that the log does not have"):
+            world.under(generation).publish_tables()
+        assert published(world) == before
+        if generation == 1:
+            world.under(2).open_ledger().take_over(2)
+            for number in (11, 12, 13):
+                change(world, number, 2)
 
 
 def test_a_table_that_was_set_back_to_before_its_new_rows_is_an_error(world: LakeWorld) -> None:
