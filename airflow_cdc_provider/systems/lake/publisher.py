@@ -122,7 +122,7 @@ class Publisher:
         paths = [
             file.path
             for folder, count in brought.items()
-            for file in state.changes.get(folder, [])[: count - state.taken.get(folder, 0)]
+            for file in state.changes.get(folder, [])[: max(0, count - state.taken.get(folder, 0))]
         ]
 
         plan_id = state.plan_id
@@ -168,12 +168,13 @@ class Publisher:
         """Look what a table has, and add what is behind in one commit; return how much it has."""
         loaded = tables.load(table)
         stamp = None if loaded is None else self._stamp_of(loaded, table, state)
-        folder = table_folder(table)
-        count = state.settled(folder)
         is_of_plan = stamp is not None and stamp.plan_id == state.plan_id
-        known = stamp.files if stamp is not None and is_of_plan else 0
+        known = 0
         if stamp is not None and is_of_plan:
             self._require_same_log(table, stamp, state)
+            known = stamp.files
+        folder = table_folder(table)
+        count = state.settled(folder)
         if is_of_plan and known >= count:
             return count
         there = pa.schema([]) if loaded is None else loaded.columns
@@ -222,7 +223,7 @@ class Publisher:
         """
         folder = table_folder(table)
         if stamp.files > state.changes_in_all(folder):
-            state = self._manifest.read()  # an owner behind the one who read it may have gone on
+            state = self._manifest.read()  # others may have gone on since
         had = state.changes.get(folder, [])[: max(0, stamp.files - state.taken.get(folder, 0))]
         newest = max((generation_of(each.path.rpartition("/")[2]) or 0 for each in had), default=0)
         if stamp.files > state.changes_in_all(folder) or newest > stamp.generation:
