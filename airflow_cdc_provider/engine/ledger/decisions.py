@@ -65,13 +65,13 @@ def require_owner(state: LedgerState, by: int) -> None:
 def fenced(place: Place, generation: int, by: int) -> FencedError | LedgerSetBackError:
     """Return the error of an owner that is not the ledger's: it is overtaken, or not known there.
 
-    Each owner commits its generation before it does anything else. A ledger that does not know it
-    is not the one it was: a folder that is not mounted, an empty server, a copy of before.
+    Each owner commits its generation before all else. A ledger that is below it is not the one it
+    was: a folder that is not mounted, an empty server, a copy of before.
     """
     if generation < by:
         return LedgerSetBackError(
-            f"generation {generation} owns {place.pipeline}, this is {by}, which was committed "
-            "there: the ledger is gone, or set back",
+            f"the ledger of {place.pipeline} is at generation {generation}, below {by}: it is "
+            "gone, or set back",
             where=place.where,
             risk=f"none: {place.undone}",
             remedy="bring back what was there, such as a folder that is not mounted, and the job "

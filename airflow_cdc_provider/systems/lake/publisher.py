@@ -81,8 +81,7 @@ class Publisher:
 
         One that may not be committed to holds no other up: the first such error is raised behind.
         """
-        state = self._manifest.read()
-        self._manifest.require_owner(state, self._owner.generation)
+        state = self._latest()
         if state.stream is None:
             return
         self._commits.require_mode(state.types)
@@ -162,7 +161,13 @@ class Publisher:
     def _is_given(self, table: TableId, state: LogState) -> bool:
         """Tell whether the log has given files to a table meanwhile; `state` knows it then."""
         folder, before = table_folder(table), state.taken.get(table_folder(table), 0)
-        return self._manifest.read().taken.get(folder, 0) > before
+        return self._latest().taken.get(folder, 0) > before
+
+    def _latest(self) -> LogState:
+        """Return the log's state by now; an overtaken owner adds nothing of a newer one's."""
+        state = self._manifest.read()
+        self._manifest.require_owner(state, self._owner.generation)
+        return state
 
     def _bring_once(self, tables: LakeTables, table: TableId, state: LogState) -> int:
         """Look what a table has, and add what is behind in one commit; return how much it has."""
@@ -223,7 +228,7 @@ class Publisher:
         """
         folder = table_folder(table)
         if stamp.files > state.changes_in_all(folder):
-            state = self._manifest.read()  # others may have gone on since
+            state = self._latest()  # others may have gone on since
         had = state.changes.get(folder, [])[: max(0, stamp.files - state.taken.get(folder, 0))]
         newest = max((generation_of(each.path.rpartition("/")[2]) or 0 for each in had), default=0)
         if stamp.files > state.changes_in_all(folder) or newest > stamp.generation:
