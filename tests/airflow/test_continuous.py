@@ -107,6 +107,7 @@ def change_password(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
             shop.source.execute(f"KILL {session}")
 
 
+@pytest.mark.sample(1, of="long streams")
 def test_a_killed_stream_is_started_again_and_a_paused_one_ends(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

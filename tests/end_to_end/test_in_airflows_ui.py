@@ -69,6 +69,7 @@ def person(shop: ShopInAirflow) -> Iterator[Person]:
         pytest.skip(f"no chromium: {error}")
 
 
+@pytest.mark.sample(2, of="in Airflow itself")
 def test_a_person_has_rows_read_again_and_pauses_and_never_leaves_the_browser(
     shop: ShopInAirflow, person: Person
 ) -> None:
@@ -175,6 +176,7 @@ def pause_and_resume(shop: ShopInAirflow, person: Person) -> None:
     shop.wait(lambda: shop.copy.is_equal, "the change that was made meanwhile")
 
 
+@pytest.mark.sample(2, of="in Airflow itself")
 def test_tables_begin_again_come_and_go_while_the_stream_runs(
     shop: ShopInAirflow, person: Person
 ) -> None:
@@ -212,6 +214,7 @@ def test_tables_begin_again_come_and_go_while_the_stream_runs(
     assert shop.differences() == []
 
 
+@pytest.mark.sample(2, of="in Airflow itself")
 def test_a_backfill_from_the_command_line_reads_its_days_backwards_and_two_at_once(
     shop: ShopInAirflow,
 ) -> None:
@@ -229,6 +232,7 @@ def test_a_backfill_from_the_command_line_reads_its_days_backwards_and_two_at_on
     shop.make_wrong(())
 
 
+@pytest.mark.sample(2, of="in Airflow itself")
 def test_a_table_that_comes_at_the_source_is_copied_long_before_the_next_look(
     shop: ShopInAirflow,
 ) -> None:

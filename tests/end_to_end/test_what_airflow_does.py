@@ -50,7 +50,7 @@ def nothing_stays_broken(harsh: HarshAirflow) -> Iterator[None]:
     harsh.state_way.fault = NONE
 
 
-@pytest.mark.sample(4, of="what Airflow does")
+@pytest.mark.sample(3, of="what Airflow does")
 def test_a_snapshot_whose_process_and_then_its_worker_is_killed_reads_what_is_missing(
     harsh: HarshAirflow,
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_snapshot_whose_process_and_then_its_worker_is_killed_reads_what_is_mi
     assert len(splits) <= len(set(splits)) + 2  # at most what each killed try was at
 
 
-@pytest.mark.sample(4, of="what Airflow does")
+@pytest.mark.sample(3, of="what Airflow does")
 def test_a_snapshot_that_is_cleared_and_marked_ends_and_no_step_goes_on_without_it(
     harsh: HarshAirflow,
 ) -> None:
@@ -89,7 +89,7 @@ def test_a_snapshot_that_is_cleared_and_marked_ends_and_no_step_goes_on_without_
     harsh.ends_equal("marked")
 
 
-@pytest.mark.sample(4, of="what Airflow does")
+@pytest.mark.sample(3, of="what Airflow does")
 def test_a_dag_that_is_paused_lets_its_snapshot_end_and_begins_nothing_else(
     harsh: HarshAirflow,
 ) -> None:
@@ -110,7 +110,7 @@ def test_a_dag_that_is_paused_lets_its_snapshot_end_and_begins_nothing_else(
     harsh.ends_equal("paused")
 
 
-@pytest.mark.sample(4, of="what Airflow does")
+@pytest.mark.sample(3, of="what Airflow does")
 def test_without_scheduler_triggerer_and_api_server_all_that_runs_goes_on(
     harsh: HarshAirflow,
 ) -> None:
@@ -129,7 +129,7 @@ def test_without_scheduler_triggerer_and_api_server_all_that_runs_goes_on(
     assert harsh.state(FLOWING).generation == generation
 
 
-@pytest.mark.sample(4, of="what Airflow does")
+@pytest.mark.sample(3, of="what Airflow does")
 def test_a_stream_whose_driver_is_killed_is_started_again(harsh: HarshAirflow) -> None:
     generation = harsh.flow()
     harsh.kill_job(FLOWING)
@@ -140,7 +140,7 @@ def test_a_stream_whose_driver_is_killed_is_started_again(harsh: HarshAirflow) -
     assert f"stream starts again: pipeline={FLOWING} cause=its process is gone" in told
 
 
-@pytest.mark.sample(4, of="what Airflow does")
+@pytest.mark.sample(3, of="what Airflow does")
 def test_a_stream_whose_watch_is_marked_goes_on_and_tells_so_and_a_cleared_run_begins_it_again(
     harsh: HarshAirflow,
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_stream_whose_watch_is_marked_goes_on_and_tells_so_and_a_cleared_run_b
     harsh.flows_alone()
 
 
-@pytest.mark.sample(4, of="what Airflow does")
+@pytest.mark.sample(3, of="what Airflow does")
 def test_a_stream_goes_on_without_the_state_store_and_without_its_dag_file(
     harsh: HarshAirflow,
 ) -> None:

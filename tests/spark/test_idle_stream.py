@@ -42,6 +42,7 @@ def python_workers(job: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return [each for each in daemons.values() if each.ppid() in daemons]
 
 
+@pytest.mark.sample(1, of="long streams")
 def test_a_stream_into_its_own_source_goes_idle(
     spark: SparkSession,
     make_pipeline: MakePipeline,

@@ -45,6 +45,7 @@ from tests.systems.lake.world import LakeWorld, rows_of
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+pytestmark = pytest.mark.sample(1)  # of the catalogs
 NAME = ("shop", "orders")
 
 
