@@ -90,12 +90,10 @@ class Manifest:
             if self._is_new or self._is_closed(self._state.version):
                 self._state, self._is_new, self._last = self._begun(), False, None
             first = self._state.version + 1
-            if not self._read_on():
-                self._is_new = True
-            elif first > self._state.version or not self._is_closed(first):
+            is_read = self._read_on()
+            if is_read and (first > self._state.version or not self._is_closed(first)):
                 return self._state
-            else:
-                self._is_new = True  # a late owner's version may have been among those read
+            self._is_new = True  # a late owner's version may have been among those read
 
     def _read_on(self) -> bool:
         """Apply the versions behind the state's; False if its own is gone, with its block."""
