@@ -10,8 +10,8 @@ from pathlib import Path
 from airflow_cdc_provider.spark.java_home import find_java_home
 
 # A Spark of the user's own must not leak in: it may have another version, jars and defaults.
-# Its defaults are those of the tests.
 SPARK_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON")
+# Instead there are the tests' own, for JVMs that live for seconds.
 _DEFAULTS = Path(__file__).parents[1] / "data" / "spark_conf"
 _DAEMONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
