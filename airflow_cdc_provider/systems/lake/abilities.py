@@ -1,6 +1,8 @@
-"""What a lake's tables of changes can do as a sink."""
+"""What a lake's tables of changes can do as a sink, and those of current rows."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from airflow_cdc_provider.engine.sink.port import SinkAbilities
 
@@ -16,4 +18,8 @@ ABILITIES = SinkAbilities(
     changes_tables=True,
     isolates_tables=True,
     keeps_columns=True,
+    takes_tables_without_key=True,
 )
+"""Of tables whose rows are changes."""
+MIRRORED = replace(ABILITIES, takes_tables_without_key=False)
+"""Of tables that hold the current rows, which are found by their keys."""

@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.wrong_value import WrongValueError
+from airflow_cdc_provider.engine.sink.port import SinkAbilities
+from airflow_cdc_provider.systems.lake.abilities import ABILITIES, MIRRORED
 from airflow_cdc_provider.systems.sections.base import SinkSection, StoreSection
 from airflow_cdc_provider.systems.sections.catalog import CatalogSection
 
@@ -63,6 +65,11 @@ class LakeSinkSection(SinkSection):
     def named_by(self) -> str:
         """Return the key of the section that names the sink."""
         return "path"
+
+    @property
+    def abilities(self) -> SinkAbilities:
+        """Return what tables of this mode can do."""
+        return MIRRORED if self.mode == "mirror" else ABILITIES
 
     @property
     def address(self) -> str:

@@ -29,7 +29,7 @@ from airflow_cdc_provider.systems.file_log.targets import LogTargets
 from airflow_cdc_provider.systems.file_log.told_columns import ToldColumns
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
-from airflow_cdc_provider.systems.lake.abilities import ABILITIES
+from airflow_cdc_provider.systems.lake.abilities import ABILITIES, MIRRORED
 from airflow_cdc_provider.systems.lake.columns import current_rows, mirrored_rows, name_in_catalog
 from airflow_cdc_provider.systems.lake.held import HeldTables
 from airflow_cdc_provider.systems.lake.next_commit import Appended, Commits, Mirrored
@@ -65,7 +65,7 @@ class LakeSink:
     @property
     def abilities(self) -> SinkAbilities:
         """Return what a lake can do as a sink."""
-        return ABILITIES
+        return MIRRORED if self.folder.mirror_mb else ABILITIES
 
     def identity(self) -> str:
         """Return the folder as a URL with its format, which no other sink has."""
