@@ -355,12 +355,13 @@ class Selection:
     def _comes_with_rows(self, table: TableId) -> bool:
         """Tell whether an unread table has none of the rows that its changes are about.
 
-        One without a key in the plan has none before all are read; a sink that has `joined` ranges
-        has none before the first.
+        A sink that has `joined` ranges has none before the first; of another one, a table without
+        a key in the plan has none before all are read.
         """
+        if self.joined is not None:
+            return not self.joined.get(table)
         plan = self.captured.plans.get(table)
-        is_keyless = plan is not None and not plan.schema.has_key
-        return is_keyless or (self.joined is not None and not self.joined.get(table))
+        return plan is not None and not plan.schema.has_key
 
     def _owned(
         self, changes: TableChanges, progress: TableProgress, position: LogPosition, *, behind: bool

@@ -5,10 +5,13 @@ table's shape, at the sink by leaving out the rows that are only marked as delet
 have the same columns, and a row's hash is that of `columns.row_hashes`.
 
 A part of a table is read anew each time, batch by batch, and nothing of it is kept but sums.
+
+A table without a key is a multiset: the hash of a row is its key, and how often it is there, too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,7 +21,7 @@ import numpy as np
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.keys import keys_of
 from airflow_cdc_provider.columns.numpy_types import IntArray
-from airflow_cdc_provider.columns.row_hashes import RowHashes, added_totals, row_hashes
+from airflow_cdc_provider.columns.row_hashes import NO_ROWS, RowHashes, added_totals, row_hashes
 from airflow_cdc_provider.columns.shown_values import shown_values
 from airflow_cdc_provider.columns.verify_port import (
     Buckets,
@@ -47,7 +50,7 @@ class TurnedRows:
     """Some rows as the sink has them."""
 
     keys: tuple[pa.Array, ...]
-    """The sink's key."""
+    """The sink's key; empty if it has none."""
     columns: tuple[pa.Array, ...]
     own: pa.RecordBatch
     """The same rows as their side has them."""
@@ -70,6 +73,7 @@ class HashedTable:
     """The places of columns whose JSON the two sides print in forms of their own."""
     seeks: bool
     """The side finds rows by the key's index; else each look for keys reads all rows."""
+    has_key: bool = True
 
     def sum_of(self, keys: KeyRange) -> Sum:
         """Return the checksum of the rows in a range."""
@@ -90,7 +94,7 @@ class HashedTable:
         for each in self.side.rows(_EVERYTHING):
             turned = self.turn(each)
             hashes = self._hashed(turned.columns)
-            bucket = _buckets(turned.keys)
+            bucket = _buckets(turned.keys, hashes)
             counts = np.bincount(bucket, minlength=_BUCKETS)
             rows += counts
             if len(hashes):
@@ -115,10 +119,15 @@ class HashedTable:
         return {key: found[key] for key in keys if key in found}
 
     def values_of(self, keys: Collection[Key]) -> Rows:
-        """Return the values of the rows that have one of these keys, which are few."""
+        """Return the values of the rows that have one of these keys, which are few.
+
+        Rows without a key differ in how often they are there, not in values.
+        """
         rows: Rows = {}
         for each in self._rows_of(keys):
             turned = self.turn(each)
+            if not turned.keys:
+                return {}
             shown = [
                 shown_values(column, is_date=at in self.dates, is_document=at in self.documents)
                 for at, column in enumerate(turned.columns)
@@ -146,7 +155,7 @@ class HashedTable:
 
     def _rows_of(self, keys: Collection[Key]) -> Iterator[KeyedRows]:
         """Yield the rows that have one of these keys, and maybe others."""
-        if not self.seeks and len(keys) > _MOST_SOUGHT:
+        if not self.has_key or (not self.seeks and len(keys) > _MOST_SOUGHT):
             return self.side.rows(_EVERYTHING)
         return self.side.rows_of([own for own in map(self.own_key, keys) if own is not None])
 
@@ -158,6 +167,8 @@ class HashedTable:
         keys: frozenset[Key] | None = None,
     ) -> Hashes:
         """Return the hashes of rows by key, of some buckets or keys or all; refuse a key twice."""
+        if not self.has_key:
+            return self._counts(read, buckets, keys)
         found: Hashes = {}
         for each in read:
             turned = self.turn(each)
@@ -175,6 +186,20 @@ class HashedTable:
                 found[key] = text
         return found
 
+    def _counts(
+        self, read: Iterator[KeyedRows], buckets: Buckets | None, keys: frozenset[Key] | None
+    ) -> Hashes:
+        """Return how often each row is there, by its hash, of some buckets or keys or all."""
+        found: Counter[Key] = Counter()
+        for each in read:
+            hashes = self._hashed(self.turn(each).columns)
+            inside = np.ones(len(hashes), np.bool_)
+            if buckets is not None:
+                inside = np.isin(_buckets((), hashes), np.array(buckets.numbers))
+            chosen = RowHashes(hashes.one[inside], hashes.other[inside])
+            found.update((text,) for text in chosen.texts())
+        return {key: str(count) for key, count in found.items() if keys is None or key in keys}
+
     def _two_rows(self, key: Key) -> IntegrityError:
         """Return the error for two rows that would be one at the sink."""
         return IntegrityError(
@@ -185,6 +210,7 @@ class HashedTable:
         )
 
 
-def _buckets(keys: tuple[pa.Array, ...]) -> IntArray:
-    """Return the bucket of each key."""
-    return (row_hashes(keys).one % np.uint64(_BUCKETS)).astype(np.int64)
+def _buckets(keys: tuple[pa.Array, ...], rows: RowHashes = NO_ROWS) -> IntArray:
+    """Return the bucket of each key; of rows without one, by their hashes."""
+    hashes = row_hashes(keys) if keys else rows
+    return (hashes.one % np.uint64(_BUCKETS)).astype(np.int64)

@@ -6,6 +6,7 @@ shape than the source's, rows are compared by columns: the source's are turned i
 
 Rows are named by the sink's key. Where its columns are the source's key, in order, both sides are
 compared by ranges of it. Else they are compared by buckets of the sink's key, which reads all rows.
+Rows of a table without a key are told apart by what they hold, and counted.
 
 Of a sink's table that several of the source share, each is compared with its own rows: the column
 that tells them apart has one value there, and is left out of the key.
@@ -89,14 +90,6 @@ class Pairing:
             )
         shared = [each for each in self.source.digests if each in self.sink.digests]
         why = self._why(plan, shared)
-        if why and not here.has_key:
-            raise RefusedError(
-                f"table {here.table} has no key, so it can be compared only by a digest of the "
-                f"servers' own: {why}",
-                where="verify",
-                risk=NOTHING_CHANGED,
-                remedy="leave the table out of this comparison",
-            )
         if why:
             if BY_COLUMNS not in shared:
                 raise ValueError("a side does not have the digest that every side has")
@@ -178,7 +171,7 @@ class _Columns:
             kinds,
             here,
             self._sink(key, names, is_plain=is_plain),
-            is_aligned and is_plain and orders_alike and self._have_ranges,
+            bool(key) and is_aligned and is_plain and orders_alike and self._have_ranges,
             BY_COLUMNS,
             why,
             None if is_aligned else self._source_keys(key, here),
@@ -217,6 +210,7 @@ class _Columns:
             self._places(TypeKind.TEMPORAL),
             self._documents(),
             seeks=is_plain and own.key == self.here.primary_key,
+            has_key=bool(key),
         )
 
     def _sink(
@@ -238,6 +232,7 @@ class _Columns:
             self._places(TypeKind.TEMPORAL),
             self._documents(),
             seeks=self.pairing.sink.has_ranges and is_plain and own.is_by_primary_key,
+            has_key=bool(key),
         )
 
     def _at_sink(self, names: Iterable[str]) -> tuple[str, ...]:

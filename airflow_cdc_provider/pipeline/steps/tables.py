@@ -255,7 +255,7 @@ def needs_keys(loaded: LoadedPipeline) -> str:
     if loaded.model.topology is not None:
         return "in a topology rows of two nodes could not be told apart"
     if not loaded.model.sink.abilities.takes_tables_without_key:
-        return "this kind of sink cannot tell rows apart without a key"
+        return "the sink, as the file has it, cannot tell rows apart without a key"
     if loaded.model.stream.starts_at:
         return "rows that the sink lacks could not be told from those that it has"
     return ""

@@ -258,7 +258,11 @@ class LogChangeSink:
         """Write a batch's changes and transaction markers to the open files."""
         batch = selection.batch
         kept = selection.kept(pending.position, pending.stream)
-        tables = [events_of(changes, plan.target.primary_key) for plan, changes in kept]
+        tells_before = self._files.tells_before
+        tables = [
+            events_of(changes, plan.target.primary_key, tells_before=tells_before)
+            for plan, changes in kept
+        ]
         points = selection.points_beyond(pending.position)
         for plan, changes in kept:
             counts = {plan.schema.table: changes.counts}

@@ -1,7 +1,8 @@
 """Changes become events: what stands in one line each, and its place in its transaction.
 
 A change of a key is two events, as Debezium has it: the old row is deleted, then the new one is
-created. Both count in their transaction.
+created. Both count in their transaction. So is each update of a row without a key, where events do
+not have the row as it was.
 """
 
 from __future__ import annotations
@@ -55,10 +56,15 @@ class Passed:
     tables: dict[TableId, int] = field(default_factory=dict)
 
 
-def events_of(changes: TableChanges, key: Sequence[str]) -> TableEvents:
-    """Return the events of a table's changes; `key` names the key's columns."""
+def events_of(
+    changes: TableChanges, key: Sequence[str], *, tells_before: bool = True
+) -> TableEvents:
+    """Return the events of a table's changes; `key` names the key's columns.
+
+    `tells_before`: an event of an update has the row as it was.
+    """
     op = as_numpy(changes.op)
-    moved = _moves_key(changes, op, key)
+    moved = _moves_key(changes, op, key) if key or tells_before else op == Op.UPDATE
     change = np.repeat(np.arange(len(op)), 1 + moved.astype(np.int64))
     ops = op[change].copy()
     behind = np.flatnonzero(moved) + np.cumsum(moved)[moved]

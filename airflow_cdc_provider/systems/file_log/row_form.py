@@ -79,6 +79,8 @@ class LogFiles:
     """Transactions have rows of their own, in a folder beside the tables'."""
     tells_columns: bool = False
     """A split that is a whole table has a file, also without a row: it tells the columns."""
+    tells_before: bool = True
+    """An event has its row as it was, too; else one without a key is deleted and comes again."""
     counts_events: bool = False
     """The rows have their events' numbers in the log, which goes on in the manifest."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from airflow_cdc_provider.core.identifiers import TableId
@@ -29,15 +31,39 @@ def current_rows(columns: list[str], key: list[str], table: str) -> str:
     """
     chosen = ", ".join(map(_quoted, columns))
     keys = ", ".join(map(_quoted, key))
-    latest = _free_name("_latest", columns)
+    latest = free_name("_latest", columns)
     return (
         f"SELECT {chosen} FROM (\n"
         f"  SELECT {chosen}, {OP},\n"
         f"    row_number() OVER (PARTITION BY {keys} ORDER BY {ORDER} DESC) AS {latest}\n"
+        f"{_behind_voids(table)}"
+        f") AS changes WHERE {latest} = 1 AND {OP} <> 'd'"
+    )
+
+
+def counted_rows(columns: list[str], table: str) -> str:
+    """Return the query of a table without a key: each row as often as it came more than it went.
+
+    The first ones of equal rows are those that went.
+    """
+    chosen = ", ".join(map(_quoted, columns))
+    number, gone = free_name("_number", columns), free_name("_gone", columns)
+    return (
+        f"SELECT {chosen} FROM (\n"
+        f"  SELECT {chosen}, {OP},\n"
+        f"    row_number() OVER (PARTITION BY {chosen}, {OP} = 'd' ORDER BY {ORDER}) AS {number},\n"
+        f"    sum(CASE WHEN {OP} = 'd' THEN 1 ELSE 0 END) OVER (PARTITION BY {chosen}) AS {gone}\n"
+        f"{_behind_voids(table)}"
+        f") AS changes WHERE {OP} <> 'd' AND {number} > {gone}"
+    )
+
+
+def _behind_voids(table: str) -> str:
+    """Return the lines that choose the changes behind the last one that says all is void."""
+    return (
         f"  FROM {table}\n"
         f"  WHERE {ORDER} > (SELECT coalesce(max({ORDER}), {SNAPSHOT_ORDER - 1}) FROM {table} "
         f"WHERE {OP} = 't')\n"
-        f") AS changes WHERE {latest} = 1 AND {OP} <> 'd'"
     )
 
 
@@ -46,7 +72,7 @@ def mirrored_rows(columns: list[str], table: str) -> str:
     return f"SELECT {', '.join(map(_quoted, columns))} FROM {table}"
 
 
-def _free_name(name: str, columns: list[str]) -> str:
+def free_name(name: str, columns: Iterable[str]) -> str:
     """Return a name that no column has, in any case: this one, or with more behind it."""
     taken = {column.casefold() for column in columns}
     while name in taken:

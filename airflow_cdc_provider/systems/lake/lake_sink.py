@@ -30,7 +30,12 @@ from airflow_cdc_provider.systems.file_log.told_columns import ToldColumns
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES, MIRRORED
-from airflow_cdc_provider.systems.lake.columns import current_rows, mirrored_rows, name_in_catalog
+from airflow_cdc_provider.systems.lake.columns import (
+    counted_rows,
+    current_rows,
+    mirrored_rows,
+    name_in_catalog,
+)
 from airflow_cdc_provider.systems.lake.held import HeldTables
 from airflow_cdc_provider.systems.lake.next_commit import Appended, Commits, Mirrored
 from airflow_cdc_provider.systems.lake.packages import require_package
@@ -128,6 +133,8 @@ class LakeSink:
         names = [column.name for column in target.copied_columns]
         if self.folder.mirror_mb:
             return mirrored_rows(names, table)
+        if not target.has_key:
+            return counted_rows(names, table)
         return current_rows(names, list(target.primary_key), table)
 
     @property
@@ -203,5 +210,6 @@ class LakeSink:
             lambda plan, _types: LakeRows(plan),
             has_markers=False,
             tells_columns=True,
+            tells_before=False,
             counts_events=True,
         )

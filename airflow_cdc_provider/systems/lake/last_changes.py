@@ -54,6 +54,28 @@ def last_changes(
         yield from reading.rows(found if choose is None else map(choose, found))
 
 
+class RowsLackingError(Exception):
+    """Changes take away more rows than there were."""
+
+    def __init__(self, rows: int) -> None:
+        """`rows`: how many, at least."""
+        super().__init__(rows)
+        self.rows = rows
+
+
+def rows_left(
+    changes: Iterable[pa.RecordBatch], key: Sequence[str], *, held_bytes: int = _HELD_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table without a key: each as often as it came more than it went.
+
+    `key` are columns that are the same in equal rows, and in no others. `RowsLackingError` if a row
+    went more often than it came.
+    """
+    with tempfile.TemporaryDirectory(prefix="cdc-lake-") as folder:
+        reading = _Counting(tuple(key), Path(folder), held_bytes, with_deleted=False)
+        yield from reading.rows(reading.without_voids(changes))
+
+
 class _Reading:
     """One pass over a table's changes."""
 
@@ -139,6 +161,30 @@ class _Reading:
         if not self._with_deleted:
             rows = rows.filter(pc.not_equal(rows.column(OP), "d"))
         yield from rows.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+
+
+class _Counting(_Reading):
+    """One pass over the changes of a table without a key."""
+
+    def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that came more often than they went, and are not void."""
+        valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
+        changes = changes.filter(mask_of(valid)).combine_chunks()
+        if not changes.num_rows:
+            return
+        columns = [changes.column(name).combine_chunks() for name in self._key]
+        codes = key_codes([columns]).groups[0]
+        gone = as_numpy(pc.equal(changes.column(OP), "d").combine_chunks())
+        came, went = (np.bincount(codes[each], minlength=codes.max() + 1) for each in (~gone, gone))
+        if (lacking := int(np.maximum(went - came, 0).sum())) > 0:
+            raise RowsLackingError(lacking)
+        places = np.flatnonzero(~gone)
+        places = places[np.argsort(codes[places], kind="stable")]
+        firsts = np.cumsum(came) - came
+        number = np.arange(len(places)) - firsts[codes[places]]
+        stays = np.sort(places[number >= went[codes[places]]])
+        rows = changes.take(numbers_of(stays)).combine_chunks()
+        yield from rows.to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def _told_apart(changes: pa.Table, codes: IntArray) -> pa.Table:

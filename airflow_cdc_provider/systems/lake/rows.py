@@ -86,13 +86,35 @@ class LakeRows:
 
         The first `deleted` ones are deleted, the others are there; `first` numbers the first row.
         """
-        read = rows.num_rows - deleted
-        letters = [
-            Constant("d", pa.string()).array(deleted),
-            Constant("r", pa.string()).array(read),
-        ]
+        letters = {"d": deleted, "r": rows.num_rows - deleted}
+        return self._stored(rows, letters, position, now_us, first=first)
+
+    def as_a_whole(
+        self, rows: pa.Table, position: LogPosition, now_us: int, *, first: int
+    ) -> Members:
+        """Return what is written of stored rows that are all that there is, behind a void."""
+        void = pa.table([pa.nulls(1, kind) for kind in rows.schema.types], schema=rows.schema)
+        letters = {"t": 1, "r": rows.num_rows}
+        whole = pa.concat_tables([void, rows]).combine_chunks()
+        return self._stored(whole, letters, position, now_us, first=first)
+
+    def _stored(
+        self,
+        rows: pa.Table,
+        letters: Mapping[str, int],
+        position: LogPosition,
+        now_us: int,
+        *,
+        first: int,
+    ) -> Members:
+        """Return what is written of stored rows; `letters` say of how many rows in turn they are.
+
+        `first` numbers the first row.
+        """
         told = {
-            OP: pa.concat_arrays(letters),
+            OP: pa.concat_arrays(
+                [Constant(letter, pa.string()).array(count) for letter, count in letters.items()]
+            ),
             ORDER: numbers_of(np.arange(first, first + rows.num_rows, dtype=np.int64)),
             POSITION: Constant(position.short, pa.string()),
             COMMITTED_AT: Constant(now_us, CHANGE_COLUMNS[COMMITTED_AT]),

@@ -34,7 +34,7 @@ from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.engine.sink.held_keys import MOST_HELD_KEYS, too_many_keys
 from airflow_cdc_provider.engine.sink.port import JoinedRows
 from airflow_cdc_provider.systems.file_log.layout import table_folder
-from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace, Lacking
+from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace, Lacking, SplitLook
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, bounds_of, of_hashes
 from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER
@@ -44,6 +44,7 @@ from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 from airflow_cdc_provider.systems.lake.stored_values import model_values
 from airflow_cdc_provider.systems.lake.tables.table import Bounds
+from airflow_cdc_provider.systems.lake.whole_again import LakeWholeLook
 
 _HELD_BYTES = 256 * 1024 * 1024
 """Of rows that are read ahead; where a split has more, they are read while the stream waits."""
@@ -79,9 +80,12 @@ class LakeRowsAgain:
 
         return self.tables.looked_at(plan.sink_table, found)
 
-    def look(self, split: SnapshotSplit) -> LakeSplitLook:
+    def look(self, split: SnapshotSplit) -> SplitLook:
         """Begin to look at what a table holds of a split."""
-        return LakeSplitLook(self.tables, self.plans[split.table], split)
+        plan = self.plans[split.table]
+        if not plan.target.has_key:
+            return LakeWholeLook(self.tables, plan)
+        return LakeSplitLook(self.tables, plan, split)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ from airflow_cdc_provider.core.table_shape import OutputColumn
 from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, are_among
 from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
-from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from airflow_cdc_provider.systems.lake.last_changes import RowsLackingError, last_changes
+from airflow_cdc_provider.systems.lake.multisets import Multisets, count_left
 from airflow_cdc_provider.systems.lake.stored_values import key_text, model_values, plain_key
 
 Wanted = Callable[[tuple[pa.Array, ...]], BoolArray]
@@ -102,11 +103,34 @@ class LakeColumnsSide:
         """Return current rows, all or those with chosen keys: all changes have been read."""
         if held is None:
             return iter(())
+        if not self.primary_key:
+            return self._left(held)
         names = list(dict.fromkeys((*self.primary_key, *self.read.columns, OP, ORDER)))
         choose = None if chosen is None else partial(self._chosen, chosen)
         found = last_changes(held.batches(names), self.primary_key, choose)
         first = list(islice(found, 1))
         return chain(first, found)
+
+    def _left(self, held: HeldTable) -> Iterator[pa.RecordBatch]:
+        """Return the current rows of a table without a key: all changes have been read."""
+        told = Multisets(self.read.table, self.read.columns)
+        found = self._explained(told.rows(held.batches(told.read)))
+        first = list(islice(found, 1))
+        return chain(first, found)
+
+    def _explained(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows; tell of a table that lacks some of those that its changes take away."""
+        try:
+            yield from rows
+        except RowsLackingError as error:
+            raise IntegrityError(
+                f"the changes of {self.read.table.table} take away {error.rows:,} rows, at least, "
+                "that it does not have",
+                where=str(self.tables.store),
+                risk="rows that come next are taken for those; nothing was changed",
+                remedy="find out who changed the table; `resync` it with --table, which reads all "
+                "of its rows again",
+            ) from error
 
     def _chosen(self, chosen: Wanted, changes: pa.RecordBatch) -> pa.RecordBatch:
         """Return the changes of chosen keys."""
@@ -137,6 +161,8 @@ class LakeRowCounts:
         choice = RowChoice(self.table, self.key, keys, chosen)
 
         def counted(held: HeldTable | None) -> int:
+            if held is not None and not self.table.primary_key:
+                return min(count_left(held.batches([OP, ORDER])), most)
             rows = 0
             for batch in () if held is None else choice.rows(held, ()):
                 rows += batch.num_rows
