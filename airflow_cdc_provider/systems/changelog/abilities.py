@@ -13,5 +13,6 @@ ABILITIES = SinkAbilities(
     joins=True,
     changes_tables=True,
     isolates_tables=True,
+    takes_tables_without_key=True,
     facts=("file", "pos", "row", "server_id", "thread"),
 )

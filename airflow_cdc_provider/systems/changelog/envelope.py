@@ -112,8 +112,9 @@ class TableEnvelope:
         before = image_of(events.changes, events, before=True)
         after = image_of(events.changes, events, before=False)
         deleted = events.op == Op.DELETE
+        key = self._schema.primary_key
         return self._envelope(
-            key=self._key(last_rows(before, after, deleted, self._schema.primary_key)),
+            key=self._key(last_rows(before, after, deleted, key) if key else after),
             before=self._row(before, events.op == Op.INSERT),
             after=self._row(after, deleted),
             source=source,
@@ -141,7 +142,7 @@ class TableEnvelope:
         nowhere = np.ones(1, np.bool_)
         row = Members(self._row(rows).values, nowhere)
         return self._envelope(
-            key=Members(self._key(rows).values, nowhere),
+            key=self._key(rows, nowhere),
             before=row,
             after=row,
             source=source,
@@ -153,7 +154,7 @@ class TableEnvelope:
     def _envelope(  # noqa: PLR0913 - the parts of an envelope
         self,
         *,
-        key: Members,
+        key: Value,
         before: Members,
         after: Members,
         source: dict[str, Value],
@@ -189,9 +190,11 @@ class TableEnvelope:
         values = _NOT_KNOWN | everywhere | known
         return Members(tuple((name, values[name]) for name in _NOT_KNOWN))
 
-    def _key(self, rows: pa.RecordBatch) -> Members:
-        """Return the `key` member of rows."""
-        return self._members(rows, self._schema.primary_key)
+    def _key(self, rows: pa.RecordBatch, absent: BoolArray | None = None) -> Value:
+        """Return the `key` member of rows, null where absent, and in a table without one."""
+        if not self._schema.has_key:
+            return text(None)
+        return Members(self._members(rows, self._schema.primary_key).values, absent)
 
     def _row(self, rows: pa.RecordBatch, absent: BoolArray | None = None) -> Members:
         """Return the `before` or `after` member of rows, null where absent."""

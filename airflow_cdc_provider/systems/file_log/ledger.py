@@ -139,7 +139,10 @@ def _require_published(stream: StreamSplit, state: LogState, *, is_exact: bool) 
     for progress in stream.tables:
         if progress.table in before:
             continue
-        if is_exact and progress.consistent_at and not progress.finished:
+        is_filtered = progress.finished or all(
+            progress.applied_through.covers(high) for high in progress.consistent_at
+        )
+        if is_exact and not is_filtered:
             raise not_exact(str(progress.table))
         for finished in progress.finished:
             if finished.split.split_id not in state.splits:
