@@ -173,7 +173,7 @@ class Code(FindingCode):
         "table.primary_key",
         "block, warn",
         "there is none, and no unique key over columns that are NOT NULL in its place; it blocks "
-        "in a topology and for a change log, see [Tables without a key](keyless.md)",
+        "in a topology and for a lake of current rows, see [Tables without a key](keyless.md)",
     )
     TABLE_GENERATED_KEY = (
         "table.generated_key",
