@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.hand_off_check import Report
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.stream_counts import StreamCounts, TableChangeCount
-from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.ledger.decisions import require_owner
 from airflow_cdc_provider.engine.ledger.records import (
     ChangesCounted,
@@ -139,11 +139,8 @@ def _require_published(stream: StreamSplit, state: LogState, *, is_exact: bool) 
     for progress in stream.tables:
         if progress.table in before:
             continue
-        is_filtered = progress.finished or all(
-            progress.applied_through.covers(high) for high in progress.consistent_at
-        )
-        if is_exact and not is_filtered:
-            raise not_exact(str(progress.table))
+        if is_exact and progress.consistent_at and not progress.finished:
+            _require_at_one_place(progress, state)
         for finished in progress.finished:
             if finished.split.split_id not in state.splits:
                 raise IntegrityError(
@@ -152,6 +149,15 @@ def _require_published(stream: StreamSplit, state: LogState, *, is_exact: bool) 
                     risk="its rows would be missing; nothing was changed",
                     remedy="read the split, then hand off again",
                 )
+
+
+def _require_at_one_place(progress: TableProgress, state: LogState) -> None:
+    """Refuse a table that is not filtered by keys, unless it has none and was read at one place."""
+    splits = [each.split for each in state.splits.values() if each.split.table == progress.table]
+    is_keyless = bool(splits) and not any(split.key_columns for split in splits)
+    highs = progress.consistent_at
+    if not (is_keyless and all(map(progress.applied_through.covers, highs))):
+        raise not_exact(str(progress.table))
 
 
 def not_exact(table: str) -> RefusedError:
