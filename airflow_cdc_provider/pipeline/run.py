@@ -13,10 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.edge_remedies import for_edge
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHeldError
+from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.core.errors import (
+    NOTHING_STARTED,
+    CdcError,
+    LeaseHeldError,
+    LedgerSetBackError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
 from airflow_cdc_provider.core.owners import is_gone, this_process
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import NoteKind, PipelineState
 from airflow_cdc_provider.core.salts import keep_salts, proofs
 from airflow_cdc_provider.pipeline.connections import Connections, DsnOf, Servers, resolve_servers
@@ -126,8 +133,10 @@ def _connections(dsn_of: DsnOf) -> Connections | None:
     return dsn_of if isinstance(dsn_of, Connections) else None
 
 
-def take_over(run: Run, ledger: Ledger) -> PipelineState:
+def take_over(run: Run, ledger: Ledger, *, may_be_anew: bool = False) -> PipelineState:
     """Become the owner in the state store and the ledger; older writers are fenced from now.
+
+    `may_be_anew`: a folder's ledger that is gone is begun anew, else it is waited for.
 
     A live lease of another owner is respected, because its run is active. An owner that ends gives
     its lease back. A killed one cannot: its lease runs out a minute after the last renewal, or
@@ -142,12 +151,38 @@ def take_over(run: Run, ledger: Ledger) -> PipelineState:
             remedy="let it end, or pause it and try again; if it was killed, its lease ends in "
             f"{lease_left_s(run, state)} s",
         )
+    if not may_be_anew:
+        require_folder(run, ledger)
     taken = run.store.take_over(run.name, run.owner, at_least=ledger.generation(), lease_s=LEASE_S)
     run.held.generation = taken.generation
     ledger.take_over(taken.generation)
     if run.servers.salts:
         run.store.keep_note(run.name, NoteKind.SALTS, proofs(run.servers.salts))
     return taken
+
+
+def require_folder(run: Run, ledger: Ledger) -> None:
+    """Refuse a folder without any ledger, if the pipeline has copied rows to it.
+
+    A folder has no server that could say that it is another one: one that is not mounted is empty.
+    Whoever commits there begins a new log.
+    """
+    if not isinstance(run.servers.sink, Folder) or ledger.generation():
+        return
+    tables = run.store.tables(run.name)
+    copied = [table for table in tables if table.splits_finished]
+    if not copied and not run.store.is_handed_off(run.name):
+        return
+    raise LedgerSetBackError(
+        f"the sink's folder has nothing of {run.name}, which has copied "
+        f"{counted(len(copied or tables), 'table')} to it: it is not mounted, or was moved or "
+        "deleted",
+        where=str(run.servers.sink),
+        risk="another log would be begun there, and all rows would be read again; nothing was "
+        "started",
+        remedy="mount the folder or put it back, then run again; if it was deleted on purpose, "
+        "`reset` the pipeline: its next run reads all tables again",
+    )
 
 
 def give_back(run: Run) -> None:

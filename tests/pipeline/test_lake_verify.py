@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from deltalake import write_deltalake
 
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.verify_report import DifferenceKind, TableVerdict
 from airflow_cdc_provider.engine.verify import comparison
+from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
 from tests.pipeline.conftest import FILE, Shop
 from tests.pipeline.lakes import FORMS, Lake
 from tests.systems.mysql.verify import COLUMNS
@@ -103,6 +107,22 @@ def test_each_types_values_are_equal_or_named(
     (verdict,) = lake.verified("t").tables
     found = {each.key: [c.column for c in each.columns] for each in verdict.samples}
     assert found == {str(at + 2): [name] for at, name in enumerate(columns)}
+
+
+@pytest.mark.parametrize("lake", ["delta"], indirect=True)
+def test_a_table_whose_changes_were_doubled_is_equal_again_once_it_is_reset(lake: Lake) -> None:
+    lake.logged("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    lake.logged("CREATE TABLE other (id INT PRIMARY KEY)")
+    lake.catch_up()
+    table = TableId(lake.shop.database, "t")
+    write_deltalake(str(lake.folder / str(table)), lake.changes("t"), mode="append")
+    with pytest.raises(IntegrityError, match="t has changes twice, 2 at least"):
+        lake.verified("t")
+    assert lake.current("t") == lake.source_rows("t")
+    reset_some(lake.shop.run(), [table])
+    lake.catch_up()
+    assert lake.operations("t") == "rrrrtrr"
+    assert lake.verified("t").equal
 
 
 def test_rows_are_told_apart_by_keys_of_every_kind(lake: Lake) -> None:

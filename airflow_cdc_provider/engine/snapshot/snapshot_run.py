@@ -135,6 +135,8 @@ def _begin(job: Job) -> int | None:
     spec = job.spec
     plan_id = job.pipeline().plan_id
     with closing(job.sink().open_ledger()) as ledger:
+        if not ledger.generation():  # the plan was an owner's: it is not where that was made
+            ledger.require_owner()
         ledger.take_over(spec.generation)
         if not ledger.plan_id():
             ledger.start_plan(plan_id)

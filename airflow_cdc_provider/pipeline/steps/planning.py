@@ -206,7 +206,7 @@ def new_plan(run: Run) -> PlanSummary:
     captured = captured_tables(run, all_anew=True)
     found = _Found(captured, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
-        generation = take_over(run, ledger).generation
+        generation = take_over(run, ledger, may_be_anew=True).generation
         secure_log(run)
         require_stop_ahead(run)
         return _make(run, ledger, generation, found)

@@ -64,7 +64,7 @@ def drop(run: Run) -> str:
     """Delete the pipeline's state and ledger rows; the sink's tables and rows stay."""
     with closing(open_ledger(run)) as ledger:
         known = run.store.ensure(run.name).plan_id or ledger.plan_id()
-        generation = take_over(run, ledger).generation
+        generation = take_over(run, ledger, may_be_anew=True).generation
         ledger.start_plan("")
         release_tables(run, generation)
         release_log(run)

@@ -167,7 +167,7 @@ class Manifest:
             where=str(self.root),
             risk="none: what is in the log stays, and nothing was added to it",
             remedy="bring back what was there, such as a file system that is not mounted, and the "
-            "job goes on by itself; if it is lost, stop the job and run again",
+            "job goes on by itself; if it is lost, stop the job and `reset` the pipeline",
         )
 
     # --- files --------------------------------------------------------------------------------

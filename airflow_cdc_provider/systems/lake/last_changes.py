@@ -32,6 +32,8 @@ _BATCH_ROWS = 65_536
 
 Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Returns the changes of chosen keys."""
+OnTwice = Callable[[pa.Table], None]
+"""Is called with changes that are there more than once: with each copy behind the first."""
 
 
 def last_changes(
@@ -41,15 +43,18 @@ def last_changes(
     *,
     held_bytes: int = _HELD_BYTES,
     with_deleted: bool = False,
+    on_twice: OnTwice | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a table's current rows, all or chosen ones, with their columns.
 
     `changes` are all changes of the table, in any order. Files are written to the folder of
     temporary files if there are more than `held_bytes`. `with_deleted`: last changes that are
-    deletes, too.
+    deletes, too. `on_twice` is called before the current rows of the same keys.
     """
     with tempfile.TemporaryDirectory(prefix="cdc-lake-") as folder:
-        reading = _Reading(tuple(key), Path(folder), held_bytes, with_deleted=with_deleted)
+        reading = _Reading(
+            tuple(key), Path(folder), held_bytes, with_deleted=with_deleted, on_twice=on_twice
+        )
         found = reading.without_voids(changes)
         yield from reading.rows(found if choose is None else map(choose, found))
 
@@ -80,10 +85,16 @@ class _Reading:
     """One pass over a table's changes."""
 
     def __init__(
-        self, key: tuple[str, ...], folder: Path, held_bytes: int, *, with_deleted: bool
+        self,
+        key: tuple[str, ...],
+        folder: Path,
+        held_bytes: int,
+        *,
+        with_deleted: bool,
+        on_twice: OnTwice | None,
     ) -> None:
         self._key, self._folder, self._held_bytes = key, folder, held_bytes
-        self._with_deleted = with_deleted
+        self._with_deleted, self._on_twice = with_deleted, on_twice
         self._void = SNAPSHOT_ORDER - 1
         """Rows up to here are void; known once all changes were read."""
 
@@ -155,7 +166,13 @@ class _Reading:
         columns = [changes.column(name).combine_chunks() for name in self._key]
         codes = key_codes([columns]).groups[0]
         places = np.lexsort((orders, codes))
-        is_last = np.append(codes[places][1:] != codes[places][:-1], True)
+        of_key = codes[places]
+        is_last = np.append(of_key[1:] != of_key[:-1], True)
+        if self._on_twice is not None:
+            # each change has an order of its own; a snapshot's rows share one, and it has keys once
+            is_again = ~is_last[:-1] & (np.diff(orders[places]) == 0)
+            if is_again.any():
+                self._on_twice(changes.take(numbers_of(places[1:][is_again])))
         changes = _told_apart(changes, codes)
         rows = changes.take(numbers_of(np.sort(places[is_last])))
         if not self._with_deleted:

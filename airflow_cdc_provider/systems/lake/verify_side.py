@@ -90,14 +90,30 @@ class LakeColumnsSide:
         if not doubled.num_rows:
             return
         table = self.read.table.table
-        key = ", ".join(str(doubled.column(name)[0].as_py()) for name in self.primary_key)
         raise IntegrityError(
-            f"{table} has rows twice, of {doubled.num_rows:,} keys at least, such as {key}",
+            f"{table} has rows twice, of {doubled.num_rows:,} keys at least, such as "
+            f"{self._first_key(doubled)}",
             where=str(self.tables.store),
             risk="readers of the table count them twice; nothing was changed",
             remedy="find out who added rows to it; `resync` the table with --table, which puts one "
             "row in their place, or `reset` it with --table",
         )
+
+    def _refuse_copies(self, changes: pa.Table) -> None:
+        """Refuse a table of changes that has some of them more than once."""
+        raise IntegrityError(
+            f"{self.read.table.table} has changes twice, {changes.num_rows:,} at least, such as "
+            f"order {changes.column(ORDER)[0].as_py()} of the key {self._first_key(changes)}",
+            where=str(self.tables.store),
+            risk="readers of the history count them twice; the query of the current rows is right, "
+            "and nothing was changed",
+            remedy="`reset` the table with --table: its rows are read again, and all of before is "
+            "void; where others compact the lake's tables, write compact: false in the sink",
+        )
+
+    def _first_key(self, rows: pa.Table | pa.RecordBatch) -> str:
+        """Return the key of the first row, for people."""
+        return ", ".join(str(rows.column(name)[0].as_py()) for name in self.primary_key)
 
     def _begun(self, chosen: Wanted | None, held: HeldTable | None) -> Iterator[pa.RecordBatch]:
         """Return current rows, all or those with chosen keys: all changes have been read."""
@@ -107,7 +123,9 @@ class LakeColumnsSide:
             return self._left(held)
         names = list(dict.fromkeys((*self.primary_key, *self.read.columns, OP, ORDER)))
         choose = None if chosen is None else partial(self._chosen, chosen)
-        found = last_changes(held.batches(names), self.primary_key, choose)
+        # of current rows the operation says it
+        on_twice = None if held.is_mirror else self._refuse_copies
+        found = last_changes(held.batches(names), self.primary_key, choose, on_twice=on_twice)
         first = list(islice(found, 1))
         return chain(first, found)
 

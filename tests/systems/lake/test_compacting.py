@@ -22,6 +22,7 @@ from tests.systems.lake.steps import (
     append,
     begun,
     change,
+    compared,
     keep_snapshots,
     published,
     set_back,
@@ -85,7 +86,7 @@ def test_a_table_never_has_many_small_files_and_each_row_stays(world: LakeWorld)
     for number in range(10, 40):
         commits(world, number, number + 1)
         assert len(files(world)) < 4 + 1
-    assert published(world) == rows(10, 40)
+    assert published(world) == compared(world) == rows(10, 40)
     found = table_of(world.form, world.root, "shop.orders")
     assert sorted(found.column("_order").to_pylist()) == [-1, *range(30)]
 

@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from airflow_cdc_provider.columns.changes import Statement
 from airflow_cdc_provider.core.errors import IntegrityError
@@ -22,8 +23,9 @@ from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.sink_world import delete, insert, update
 from tests.behaviours.source_log import point
-from tests.systems.lake.steps import begun, compared
-from tests.systems.lake.world import LakeWorld
+from tests.systems.lake.reading import table_of
+from tests.systems.lake.steps import append, begun, change, compared, rewritten
+from tests.systems.lake.world import FORMATS, LakeWorld
 
 SEED = random.SystemRandom().randrange(10_000)
 
@@ -125,6 +127,74 @@ def test_a_column_of_any_name_is_read_by_the_query() -> None:
     with duckdb.connect() as connection:
         connection.register("t", changes)
         assert connection.sql(current_rows(["id", "_Latest"], ["id"], "t")).fetchall() == [(1, 8)]
+
+
+@pytest.mark.parametrize("world", FORMATS, indirect=True)
+def test_changes_that_a_foreign_commit_doubled_are_told(world: LakeWorld) -> None:
+    begun(world, (1, "a"), (2, "b"))
+    world.changes().apply(world.batch([update((1, "a"), (1, "A")), delete(2, "b")]))
+    world.lake.publish_tables()
+    append(world, table_of(world.form, world.root, "shop.orders"))
+    with duckdb.connect() as connection:
+        connection.register("t", table_of(world.form, world.root, "shop.orders"))
+        query = current_rows(["id", "name"], ["id"], "t")
+        assert connection.sql(query).fetchall() == [(1, "A")]
+    with pytest.raises(IntegrityError, match=r"orders has changes twice, 4 at least, such as .* 1"):
+        compared(world)
+    with pytest.raises(IntegrityError, match=r"has changes twice, 2 at least, such as .* 2"):
+        compared(world, 2)
+
+
+@pytest.mark.parametrize("world", ["delta"], indirect=True)
+def test_rows_that_a_late_compaction_of_delta_rs_doubled_are_told(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    for number in range(10, 13):
+        change(world, number)
+        world.lake.publish_tables()
+    late = DeltaTable(str(world.root / "shop.orders"))
+    rewritten(world)
+    assert len(compared(world)) == 4
+    late.optimize.compact()
+    with pytest.raises(IntegrityError, match="orders has changes twice"):
+        compared(world)
+
+
+@pytest.mark.parametrize("world", FORMATS, indirect=True)
+def test_rows_of_a_split_that_is_published_again_are_there_once(world: LakeWorld) -> None:
+    world.opened(world.sink.open_targets()).claim((world.orders, world.seats))
+    world.ledger.start_plan("one")
+    world.publish(world.splits(), world.split(of="orders"), (1, "a"), (2, "b"))
+    world.ledger.store_stream(world.hand_off(orders=[(1, "a"), (2, "b")]))
+    for _ in range(2):
+        assert compared(world) == [(1, "a"), (2, "b")]
+        world.lake.publish_tables()
+
+
+@pytest.mark.parametrize("held_bytes", [1, 1 << 30])
+def test_only_equal_changes_behind_the_last_void_one_are_there_twice(held_bytes: int) -> None:
+    told: list[tuple[int, int]] = []
+
+    def twice(rows: pa.Table) -> None:
+        told.extend(zip(rows.column("id").to_pylist(), rows.column(ORDER).to_pylist(), strict=True))
+
+    def found(*changes: tuple[str, int | None, int | None]) -> list[tuple[int, int]]:
+        told.clear()
+        names = [OP, ORDER, "id"]
+        kinds = [pa.string(), pa.int64(), pa.int64()]
+        values = zip(zip(*changes, strict=True), kinds, strict=True)
+        table = pa.table(dict(zip(names, [pa.array(*each) for each in values], strict=True)))
+        batches = table.to_batches(max_chunksize=2)
+        [*last_changes(batches, ["id"], held_bytes=held_bytes, on_twice=twice)]
+        return sorted(told)
+
+    assert found(("r", -1, 1), ("r", -1, 2), ("u", 5, 1), ("d", 6, 2), ("c", 7, 2)) == []
+    assert found(("r", -1, 1), ("r", -1, 2), ("u", 5, 1), ("r", -1, 1), ("d", 6, 2)) == [(1, -1)]
+    assert found(("u", 5, 1), ("u", 6, 1), ("d", 7, 2), ("d", 7, 2), ("u", 5, 1)) == [
+        (1, 5),
+        (2, 7),
+    ]
+    assert found(("u", 5, 1), ("u", 5, 1), ("t", 6, None), ("t", 6, None), ("c", 7, 1)) == []
+    assert found(("u", 5, 1), ("u", None, 1), ("u", None, 1)) == []
 
 
 def test_rows_that_others_added_without_an_order_do_not_count() -> None:
