@@ -77,7 +77,7 @@ def rows_left(
     went more often than it came.
     """
     with tempfile.TemporaryDirectory(prefix="cdc-lake-") as folder:
-        reading = _Counting(tuple(key), Path(folder), held_bytes, with_deleted=False)
+        reading = _Counting(tuple(key), Path(folder), held_bytes, with_deleted=False, on_twice=None)
         yield from reading.rows(reading.without_voids(changes))
 
 
