@@ -41,7 +41,8 @@ def lake(empty_shop: Shop, request: pytest.FixtureRequest) -> Lake:
 
 def rows(lake: Lake) -> list[dict[str, Any]]:
     """The rows of `orders`, as the format's library reads them."""
-    return lake.changes("orders").sort_by("id").to_pylist()
+    found: list[dict[str, Any]] = lake.changes("orders").sort_by("id").to_pylist()
+    return found
 
 
 def told(lake: Lake) -> list[tuple[Any, ...]]:

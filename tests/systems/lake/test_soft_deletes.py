@@ -16,11 +16,12 @@ from airflow_cdc_provider.columns.shaping import shaped_rows
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_metadata import RowMetadata, RowStamp
-from airflow_cdc_provider.core.table_schema import Column, UniqueKey
+from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
 from airflow_cdc_provider.core.table_shape import TableShape
+from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.lake import rows_again
 from airflow_cdc_provider.systems.lake.lake_sink import LakeSink
-from airflow_cdc_provider.systems.lake.preflight import names_twice
+from airflow_cdc_provider.systems.lake.preflight import lake_look, names_twice
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.ledger_asks import altered
 from tests.behaviours.sink_join_behaviours import join
@@ -51,8 +52,9 @@ class SoftWorld(LakeWorld):
         target = self._target(plan)
         return replace(plan, target=target, shape=self.shape)
 
-    def _target(self, plan: TablePlan):  # type: ignore[no-untyped-def]
-        return LakeSink.target_of(None, plan.schema, plan.sink_table, self.shape)  # type: ignore[arg-type]
+    def _target(self, plan: TablePlan) -> TableSchema:
+        lake = LakeSink(self.place, Owner(self.pipeline, self.generation))
+        return lake.target_of(plan.schema, plan.sink_table, self.shape)
 
     def rows(self, *rows: Row, of: str = "orders") -> ArrowRows:
         stamp = RowStamp.of_read(at(100), at(100))
@@ -204,28 +206,29 @@ def test_rows_that_are_read_again_mark_the_stale_and_leave_the_marked(
 ) -> None:
     monkeypatch.setattr(rows_again, "_HELD_BYTES", held_bytes)
     begun(world, (1, "a"), (2, "b"), (3, "c"), (4, "d"), (30, "z"))
-    world.changes().apply(world.batch([delete(1, "a"), delete(2, "b")]))
+    changes = [delete(1, "a"), delete(2, "b"), update((3, "c"), (3, "C"))]
+    world.changes().apply(world.batch(changes))
     world.lake.publish_tables()
-    before = [stamp_of(world, key) for key in (1, 30)]
+    before = [stamp_of(world, key) for key in (1, 3, 30)]
     joins = world.opened(world.lake.open_joins())
     keys = joins.held_keys(world.split(0, 0, 20))
     assert keys.column("id").to_pylist() == [3, 4]
     counts = world.lake.open_side().counts(world.orders.target, ("id",), flag="gone")
     assert counts.count(world.split().keys, most=100) == 3
-    join(world, joins, world.split(0, 0, 20), (2, "b"), (3, "c"), (5, "e"))
+    join(world, joins, world.split(0, 0, 20), (2, "b"), (3, "C"), (5, "e"))
     world.lake.publish_tables()
     assert told(world) == [
         (1, "a", 1, "d"),
         (2, "b", 0, "r"),
-        (3, "c", 0, "r"),
+        (3, "C", 0, "u"),
         (4, "d", 1, "d"),
         (5, "e", 0, "r"),
         (30, "z", 0, "r"),
     ]
-    assert [stamp_of(world, key) for key in (1, 30)] == before
+    assert [stamp_of(world, key) for key in (1, 3, 30)] == before
     assert stamp_of(world, 4)[2] is None
-    assert compared(world) == [(2, "b"), (3, "c"), (5, "e"), (30, "z")]
-    join(world, joins, world.split(0, 0, 20), (2, "b"), (3, "c"), (5, "e"), request="other")
+    assert compared(world) == [(2, "b"), (3, "C"), (5, "e"), (30, "z")]
+    join(world, joins, world.split(0, 0, 20), (2, "b"), (3, "C"), (5, "e"), request="other")
     assert not world.lake.has_unpublished()
 
 
@@ -234,7 +237,9 @@ def test_names_that_a_lakes_own_columns_have_are_refused(tmp_path: Path) -> None
     world = SoftWorld(root=tmp_path / "lake", mirror_mb=512, shape=replace(SHAPE, metadata=names))
     with world.stack:
         assert names_twice(world.orders) == ["_op", "_position"]
-        (finding, *_) = world.lake.preflight([world.orders], None)  # type: ignore[arg-type]
+        (finding,) = [
+            each for each in lake_look(world.store, world.place, [world.orders]) if each.fix
+        ]
         assert "metadata" in finding.fix
 
 
