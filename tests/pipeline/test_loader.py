@@ -59,6 +59,7 @@ def test_a_key_of_another_type_that_says_nothing_is_as_if_it_were_not_there() ->
 
 
 _LOG = "type: changelog\n  path: /data/changes"
+_TABLES = "type: delta\n  path: /data/lake"
 _BUCKET = "type: changelog\n  path: s3://bucket/changes"
 _LAKE = "type: iceberg\n  path: s3://bucket/lake"
 _BEGINS = "stream: {start: latest"
@@ -202,6 +203,13 @@ WRONG = [
     ("DR_DSN", "DR_DSN\ntables:\n  '`shop`.a':\n    where: 3", 9, "where"),
     ("DR_DSN", "DR_DSN\nbackfill:\n  shop./a/:\n    column: at", 8, "not among the pipeline's"),
     ("dsn_env: DR_DSN", f"{_LOG}\n{_MARKED}deletes: soft}}", 9, "holds each change as an event"),
+    ("dsn_env: DR_DSN", f"{_TABLES}\n{_MARKED}deletes: soft}}", 9, "or write mode: mirror"),
+    (
+        "dsn_env: DR_DSN",
+        f"{_TABLES}\n{_MARKED}metadata: {{table: t}}}}",
+        9,
+        "a row for each change",
+    ),
     (
         "dsn_env: DR_DSN",
         f"{_LOG}\n{_MARKED}metadata: {{server: s}}}}",

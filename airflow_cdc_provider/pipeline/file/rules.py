@@ -142,16 +142,12 @@ def _types(file: PipelineFile) -> Iterator[Found]:
 
 
 def _marks(file: PipelineFile) -> Iterator[Found]:
-    """Yield marks of rows for a sink whose rows are events, which have them already."""
+    """Yield marks of rows for a sink that holds each change, with what they would say."""
     for name, table in file.tables.items():
         if not table.shape.marks or file.sink.abilities.marks_rows:
             continue
-        yield (
-            ("tables", name, "deletes" if table.deletes == "soft" else "metadata"),
-            f"a sink of type {file.sink.type} holds each change as an event, deletes too, with its "
-            "operation, position, commit time, table and server",
-            "remove it: what it would say is in each event",
-        )
+        what, fix = file.sink.marks_instead
+        yield ("tables", name, "deletes" if table.deletes == "soft" else "metadata"), what, fix
 
 
 def _shards(file: PipelineFile) -> Iterator[Found]:

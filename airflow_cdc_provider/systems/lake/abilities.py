@@ -21,5 +21,5 @@ ABILITIES = SinkAbilities(
     takes_tables_without_key=True,
 )
 """Of tables whose rows are changes."""
-MIRRORED = replace(ABILITIES, takes_tables_without_key=False)
+MIRRORED = replace(ABILITIES, takes_tables_without_key=False, marks_rows=True)
 """Of tables that hold the current rows, which are found by their keys."""

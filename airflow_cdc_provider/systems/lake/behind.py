@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId, table_option
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import LogState
@@ -28,6 +29,12 @@ class Behind:
     """The table's, with those of the files."""
     is_anew: bool
     """They take the place of all that is there."""
+    is_of_plan: bool = False
+    """The table has rows of the plan already."""
+    before: Sequence[SealedFile] = ()
+    """Files from before the table began anew, which may not fit it."""
+    high: LogPosition | None = None
+    """A place up to which the log has the table."""
 
 
 def behind(
@@ -54,10 +61,11 @@ def behind(
         changes = state.changes_from(folder, known or 0)
         if known is not None:
             columns = columns_with(table, there, _columns(store, changes), widens=widens)
-            return Behind((), changes, columns, is_anew=False)
+            return Behind((), changes, columns, is_anew=False, is_of_plan=True)
         read = tuple(state.read_files(folder))
         columns = _columns_anew(store, table, [*read, *changes], widens=widens or not read)
-        return Behind(read, changes, columns if read or changes else there, is_anew=True)
+        columns = columns if read or changes else there
+        return Behind(read, changes, columns, is_anew=True, high=_high(state, folder))
     except (RefusedError, IntegrityError):
         if (anew := _begun_anew(store, state, table, known)) is None:
             raise
@@ -78,7 +86,17 @@ def _begun_anew(
     if begin is None or not first <= begin < state.settled(folder):
         return None
     changes = state.changes_from(folder, begin)
-    return Behind((), changes, _columns_anew(store, table, changes, widens=True), is_anew=True)
+    columns = _columns_anew(store, table, changes, widens=True)
+    read = () if known is not None else tuple(state.read_files(folder))
+    before = (*read, *state.changes_from(folder, first)[: begin - first])
+    found = Behind((), changes, columns, is_anew=True, is_of_plan=known is not None)
+    return replace(found, before=before, high=_high(state, folder))
+
+
+def _high(state: LogState, folder: str) -> LogPosition | None:
+    """Return where a table's rows were read, or else where the stream is."""
+    read = (each.report.high for each in state.splits.values() if each.folder == folder)
+    return next(read, None if state.stream is None else state.stream.start)
 
 
 def _set_back(store: ObjectStore, state: LogState, table: TableId) -> IntegrityError:

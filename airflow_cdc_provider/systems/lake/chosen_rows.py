@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyLis
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable
-from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from airflow_cdc_provider.systems.lake.marks import living_rows
 from airflow_cdc_provider.systems.lake.stored_values import key_text, model_values, plain_key
 from airflow_cdc_provider.systems.lake.tables.table import Bounds
 
@@ -39,6 +39,8 @@ class RowChoice:
     """The columns of which `keys` is a range, in its order."""
     keys: KeyRange
     chosen: Chosen | None = None
+    flag: str = ""
+    """A column by which rows are marked as deleted: these are not meant."""
 
     def require(self) -> None:
         """Refuse what a lake cannot tell of its rows."""
@@ -55,9 +57,11 @@ class RowChoice:
         """Yield the current rows that are meant, with these columns and maybe others."""
         self.require()
         value = (self.chosen.column,) if isinstance(self.chosen, Interval) else ()
-        wanted = dict.fromkeys((*self.table.primary_key, *self.key, *value, *names, OP, ORDER))
+        flag = self.flag if self.flag in held.columns.names else ""
+        more = (*value, *names, *((flag,) if flag else ()), OP, ORDER)
+        wanted = dict.fromkeys((*self.table.primary_key, *self.key, *more))
         changes = held.batches([*wanted], self.bounds(held.columns))
-        for batch in last_changes(changes, self.table.primary_key, self.of_keys):
+        for batch in living_rows(changes, self.table.primary_key, self.of_keys, flag):
             found = self._of_values(batch)
             if found.num_rows:
                 yield found

@@ -67,9 +67,10 @@ def _behind_voids(table: str) -> str:
     )
 
 
-def mirrored_rows(columns: list[str], table: str) -> str:
-    """Return the query of a table whose rows are the current ones."""
-    return f"SELECT {', '.join(map(_quoted, columns))} FROM {table}"
+def mirrored_rows(columns: list[str], table: str, flag: str = "") -> str:
+    """Return the query of a table whose rows are the current ones, but for those with a `flag`."""
+    living = f" WHERE {_quoted(flag)} = 0" if flag else ""
+    return f"SELECT {', '.join(map(_quoted, columns))} FROM {table}{living}"
 
 
 def free_name(name: str, columns: Iterable[str]) -> str:

@@ -72,6 +72,16 @@ class LakeSinkSection(SinkSection):
         return MIRRORED if self.mode == "mirror" else ABILITIES
 
     @property
+    def marks_instead(self) -> tuple[str, str]:
+        """Return why tables of changes have no rows to mark, and what to do."""
+        return (
+            f"with mode: append a table of type {self.type} has a row for each change, deletes "
+            "too, with its operation, position and commit time",
+            "remove it: what it would say is in each row; or write mode: mirror, whose tables hold "
+            "the current rows",
+        )
+
+    @property
     def address(self) -> str:
         """Return the URL of the folder, with the tables' format and pace."""
         mirror_mb = self.rewrite_mb if self.mode == "mirror" else 0

@@ -17,7 +17,6 @@ from airflow_cdc_provider.core.table_shape import TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
-from airflow_cdc_provider.systems.file_log.added_types import ADDED_TYPES
 from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
 from airflow_cdc_provider.systems.file_log.files import Format
 from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
@@ -30,6 +29,7 @@ from airflow_cdc_provider.systems.file_log.told_columns import ToldColumns
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES, MIRRORED
+from airflow_cdc_provider.systems.lake.added_types import LAKE_TYPES
 from airflow_cdc_provider.systems.lake.columns import (
     counted_rows,
     current_rows,
@@ -78,7 +78,7 @@ class LakeSink:
 
     def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
         """Return the definition of the table's rows, in the source's types."""
-        return shaped_schema(schema, table, shape, ADDED_TYPES)
+        return shaped_schema(schema, table, shape, LAKE_TYPES)
 
     def reserved_for(self, database: str) -> str:  # noqa: ARG002 - any name makes a namespace
         """Return an empty text: every database name is allowed in a lake."""
@@ -132,7 +132,7 @@ class LakeSink:
         target, table = plan.target, name_in_catalog(plan.sink_table)
         names = [column.name for column in target.copied_columns]
         if self.folder.mirror_mb:
-            return mirrored_rows(names, table)
+            return mirrored_rows(names, table, plan.shape.deleted_flag)
         if not target.has_key:
             return counted_rows(names, table)
         return current_rows(names, list(target.primary_key), table)
@@ -173,8 +173,8 @@ class LakeSink:
         """Return how tables take what the log has for them."""
         if not self.folder.mirror_mb:
             return Appended(self._store, compacts=self.folder.compacts)
-        keys = {plan.sink_table: plan.target.primary_key for plan in self.plans}
-        return Mirrored(self._store, keys, self.folder.mirror_mb)
+        plans = {plan.sink_table: plan for plan in self.plans}
+        return Mirrored(self._store, plans, self.folder.mirror_mb)
 
     @property
     def _widens(self) -> bool:

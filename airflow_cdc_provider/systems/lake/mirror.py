@@ -28,7 +28,9 @@ from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
+from airflow_cdc_provider.systems.lake.gathered import in_columns
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from airflow_cdc_provider.systems.lake.marks import Marking, SoftDeletes, living
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, TableFile
 
@@ -74,24 +76,29 @@ def rewritten(
     out: SortedFiles,
     limit: Limit,
     order: int | None,
+    soft: SoftDeletes | None = None,
 ) -> Rewrite:
     """Write the files that take the place of those in which rows were changed.
 
     `changes` are all that the base does not have, in any order; `order` is the greatest one in the
-    base. If it fails, no file that was made is left.
+    base. `soft`: rows stay where the source has none any more. If it fails, no file that was made
+    is left.
     """
     with TemporaryDirectory(prefix="cdc-lake-") as folder:
-        last = _Last.of(changes, out, Path(folder) / "last.arrow")
+        last = _Last.of(changes, out, Path(folder) / "last.arrow", soft)
     with out:
-        return _Rewriting(base, last, out).all(limit, order)
+        writes_all = soft is not None and soft.is_anew
+        return _Rewriting(base, last, out, writes_all=writes_all).all(limit, order)
 
 
 class _Last:
     """The last change of each key that was changed, deletes too."""
 
-    def __init__(self, rows: pa.Table, key: Sequence[str], *, is_void: bool) -> None:
-        """`is_void`: all rows of before are gone."""
-        self.rows, self.is_void = rows, is_void
+    def __init__(
+        self, rows: pa.Table, key: Sequence[str], *, is_void: bool, marking: Marking | None = None
+    ) -> None:
+        """`is_void`: all rows of before are gone; `marking`: they stay, and this marks them."""
+        self.rows, self.is_void, self.marking = rows, is_void, marking
         self._key = list(key)
         self.is_living: BoolArray = as_numpy(_one(pc.not_equal(rows.column(OP), "d")))
         self._batches = rows.to_batches()
@@ -104,15 +111,26 @@ class _Last:
         self._numbers = np.sort(as_numpy(first)) if pa.types.is_integer(first.type) else None
 
     @classmethod
-    def of(cls, changes: Iterable[pa.RecordBatch], out: SortedFiles, path: Path) -> _Last:
+    def of(
+        cls,
+        changes: Iterable[pa.RecordBatch],
+        out: SortedFiles,
+        path: Path,
+        soft: SoftDeletes | None,
+    ) -> _Last:
         """Read changes; what is left of them is in a file, which may be deleted then."""
-        voids = _Voids(changes)
+        voids = _Voids(changes, are_taken_out=soft is not None)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, out.columns) as writer:
             for batch in last_changes(iter(voids), out.key, with_deleted=True):
-                writer.write_batch(batch)
+                # all changes have been read by now
+                marking = None if soft is None else soft.marking(voids.met, out.columns)
+                rows = pa.Table.from_batches([batch])
+                writer.write_table(rows if marking is None else marking.of_changes(rows))
         with pa.memory_map(str(path)) as mapped:
             rows = pa.ipc.open_file(mapped).read_all()
-        return cls(rows, out.key, is_void=voids.were_met)
+        if soft is None:
+            return cls(rows, out.key, is_void=bool(voids.met))
+        return cls(rows, out.key, is_void=False, marking=soft.marking(voids.met, out.columns))
 
     def may_be_within(self, bounds: Bounds | None) -> bool:
         """Tell whether a key may be within the bounds of a file."""
@@ -172,16 +190,21 @@ class _Last:
 
 
 class _Voids:
-    """Changes as they are; it is noted whether one of them says that all before it is gone."""
+    """Changes as they are; it is noted which of them say that all before them is gone."""
 
-    def __init__(self, changes: Iterable[pa.RecordBatch]) -> None:
-        self._changes = changes
-        self.were_met = False
+    def __init__(self, changes: Iterable[pa.RecordBatch], *, are_taken_out: bool) -> None:
+        """`are_taken_out`: what comes before them is to stay."""
+        self._changes, self._are_taken_out = changes, are_taken_out
+        self.met: list[pa.Table] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self._changes:
-            self.were_met = self.were_met or bool(pc.any(pc.equal(batch.column(OP), "t")).as_py())
-            yield batch
+            is_void = pc.equal(batch.column(OP), "t")
+            if not pc.any(is_void).as_py():
+                yield batch
+                continue
+            self.met.append(pa.Table.from_batches([batch.filter(is_void)]))
+            yield batch.filter(pc.invert(is_void)) if self._are_taken_out else batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,8 +220,12 @@ class _Looked:
 class _Rewriting:
     """One pass over the files of a table."""
 
-    def __init__(self, base: Sequence[TableFile], last: _Last, out: SortedFiles) -> None:
+    def __init__(
+        self, base: Sequence[TableFile], last: _Last, out: SortedFiles, *, writes_all: bool = False
+    ) -> None:
+        """`writes_all`: no file of before stays."""
         self._base, self._last, self._out = base, last, out
+        self._marking, self._writes_all = last.marking, writes_all
         self._is_placed = ~last.is_living
         """Changes that are written with a file, or not at all."""
 
@@ -225,12 +252,12 @@ class _Rewriting:
 
     def _look(self, file: TableFile, order: int | None) -> tuple[_Looked, bool]:
         """Look for changed rows in a file; tell whether one of them has an order."""
-        if not self._last.may_be_within(file.bounds):
+        if not (self._looks_at_all or self._last.may_be_within(file.bounds)):
             return _Looked(file, _NONE, is_changed=False), False
-        places, has_order, is_touched = [], False, False
-        for batch in file.batches([*self._out.key, ORDER]):
+        places, has_order, is_touched = [_NONE], False, self._writes_all
+        for batch in file.batches([*self._out.key, ORDER, *self._flag]):
             rows, changes = self._last.found_in(batch)
-            is_touched = is_touched or bool(len(rows))
+            is_touched = is_touched or bool(len(rows)) or self._marks_some(batch)
             places.append(changes)
             orders = batch.column(ORDER).take(numbers_of(rows))
             has_order = has_order or bool(pc.any(pc.equal(orders, order)).as_py())
@@ -240,6 +267,23 @@ class _Rewriting:
         found = found[~self._is_placed[found]]
         self._is_placed[found] = True
         return _Looked(file, found, is_changed=True), has_order
+
+    @property
+    def _looks_at_all(self) -> bool:
+        """Tell whether files without a changed key may change, too."""
+        return self._writes_all or self._marking is not None
+
+    @property
+    def _flag(self) -> list[str]:
+        """Return the column that says whether a row is to be marked, if any is."""
+        return [] if self._marking is None else [self._marking.flag]
+
+    def _marks_some(self, batch: pa.RecordBatch) -> bool:
+        """Tell whether rows of a file are to be marked: a table without the flag has none yet."""
+        if self._marking is None:
+            return False
+        flag = self._marking.flag
+        return flag not in batch.schema.names or bool(living(batch, flag).any())
 
     def _folded(self, found: Sequence[_Looked]) -> list[_Looked]:
         """Return the small files that are to share a new one with what is inserted."""
@@ -270,13 +314,20 @@ class _Rewriting:
             gone, _ = self._last.found_in(batch)
             stays = np.ones(batch.num_rows, np.bool_)
             stays[gone] = False
-            self._out.add(pa.Table.from_batches([batch.filter(mask_of(stays))]))
+            rows = pa.Table.from_batches([batch.filter(mask_of(stays))])
+            if self._marking is not None and rows.num_rows:
+                rows = self._marking.of_before(in_columns(rows, self._out.columns))
+            self._out.add(rows)
         self._add(looked.changes)
 
     def _done(self, gone: Sequence[TableFile], order: int | None) -> Rewrite:
         """Return what is to be committed; `order` is of a row of before that is still there."""
         orders = self._last.rows.column(ORDER).filter(mask_of(self._last.is_living))
-        return Rewrite(gone, self._out.made, pc.max(orders).as_py() if len(orders) else order)
+        if len(orders):
+            order = pc.max(orders).as_py()
+        elif self._marking is not None:
+            order = None  # the row that had it may have another one now
+        return Rewrite(gone, self._out.made, order)
 
 
 _NONE: IntArray = np.zeros(0, np.int64)

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import NATIVE
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import Behind
-from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
-from airflow_cdc_provider.systems.lake.gathered import batches_of, gathered, opened
+from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.gathered import (
+    batches_of,
+    columns_of,
+    gathered,
+    opened,
+)
+from airflow_cdc_provider.systems.lake.marks import (
+    SoftDeletes,
+    converted,
+    flag_in,
+    require_key,
+)
 from airflow_cdc_provider.systems.lake.mirror import Limit, rewritten
+from airflow_cdc_provider.systems.lake.rows import void_before_all
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
 from airflow_cdc_provider.systems.lake.tables.table import (
@@ -26,6 +42,8 @@ from airflow_cdc_provider.systems.lake.tables.table import (
     LoadedTable,
     TableFile,
 )
+
+log = logging.getLogger(__name__)
 
 MIRROR = "mirror"
 """What a log's plan says of tables that hold the current rows."""
@@ -108,7 +126,8 @@ class Mirrored:
     """A row is there as it is now."""
 
     store: ObjectStore
-    keys: Mapping[TableId, Sequence[str]]
+    plans: Mapping[TableId, TablePlan]
+    """By the tables of the lake."""
     megabytes: int
     """How much of a table one commit may write again."""
     types: str = MIRROR
@@ -122,13 +141,19 @@ class Mirrored:
 
     def takes(self, table: TableId) -> bool:
         """Tell whether the table's key is known; else it stays as it is."""
-        return table in self.keys
+        return table in self.plans
 
     def next(
         self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
     ) -> NextCommit:
         """Write the changed rows' files anew."""
-        key = self.keys[table]
+        plan = self.plans[table]
+        key = plan.target.primary_key
+        soft = SoftDeletes(plan.shape.marks) if plan.shape.deleted_flag else None
+        if soft is not None and new.is_anew:
+            earlier = self._rows_of_before(plan, loaded, new)
+            if earlier or new.before:
+                return self._with_rows_of_before(plan, earlier, new)
         read = [
             _ReadFile.of(self.store, each, new.columns, key[0]) for each in _with_rows(new.read)
         ]
@@ -143,12 +168,103 @@ class Mirrored:
             for batch in batches_of(self.store, each, new.columns)
         )
         out = SortedFiles(self.store, table_folder(table), new.columns, key, "mirror")
-        done = rewritten(base, changes, out, Limit(table, self.megabytes), order)
+        done = rewritten(base, changes, out, Limit(table, self.megabytes), order, soft)
         if not new.is_anew:
             return NextCommit(done.made, done.made, done.order, gone=done.gone)
         unused = {each.path for each in read if any(each is other for other in done.gone)}
         kept = [each.as_it_is for each in read if each.path not in unused]
         return NextCommit([*kept, *done.made], done.made, done.order, unused=sorted(unused))
+
+    def _rows_of_before(
+        self, plan: TablePlan, loaded: LoadedTable | None, new: Behind
+    ) -> Sequence[TableFile]:
+        """Return the files of a table that begins anew and may have rows marked as deleted.
+
+        One of an older plan without their column never had any.
+        """
+        if loaded is None or not (new.is_of_plan or flag_in(loaded.columns, plan.shape)):
+            return ()
+        key = plan.target.primary_key
+        files = loaded.files(key[0])
+        if files:
+            require_key(plan.sink_table, loaded.columns, new.columns, key)
+        return [_EarlierFile(each, new.columns, keeps_order=new.is_of_plan) for each in files]
+
+    def _with_rows_of_before(
+        self, plan: TablePlan, earlier: Sequence[TableFile], new: Behind
+    ) -> NextCommit:
+        """Write all rows anew: those that are new, and of those of before which they lack."""
+        table, key = plan.sink_table, plan.target.primary_key
+        first = None
+        if not new.is_of_plan:
+            first = void_before_all(plan, new.columns, new.high, time.time_ns() // 1000)
+        soft = SoftDeletes(plan.shape.marks, is_anew=True, first=first)
+        changes = chain(
+            chain.from_iterable(self._converted(plan, each, new) for each in new.before),
+            chain.from_iterable(
+                batches_of(self.store, each, new.columns)
+                for each in _with_rows([*new.read, *new.changes])
+            ),
+        )
+        out = SortedFiles(self.store, table_folder(table), new.columns, key, "mirror")
+        done = rewritten(earlier, changes, out, Limit(table, self.megabytes), None, soft)
+        unused = [each.path for each in _with_rows(new.read)]
+        return NextCommit(done.made, done.made, done.order, unused=unused)
+
+    def _converted(
+        self, plan: TablePlan, file: SealedFile, new: Behind
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file of the log from before the table began anew; none if it is gone.
+
+        It is none of the table's any more, and a table is to come back without it.
+        """
+        if not file.rows:
+            return
+        try:
+            there = columns_of(self.store, file.path)
+        except IntegrityError as error:
+            log.warning("file of before is gone: table=%s cause=%s", plan.sink_table, error)
+            return
+        require_key(plan.sink_table, there, new.columns, plan.target.primary_key)
+        for batch in batches_of(self.store, file, there):
+            yield from converted(pa.Table.from_batches([batch]), new.columns).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _EarlierFile:
+    """A file of a table that begins anew, in the columns that the table has then."""
+
+    file: TableFile
+    columns: pa.Schema
+    keeps_order: bool
+    """Its rows' numbers are of the same log."""
+    bounds: Bounds | None = None
+
+    @property
+    def path(self) -> str:
+        """Return where it is."""
+        return self.file.path
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows it has."""
+        return self.file.rows
+
+    @property
+    def bytes(self) -> int:
+        """Return its size."""
+        return self.file.bytes
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield its rows."""
+        columns = pa.schema([self.columns.field(name) for name in names])
+        for batch in self.file.batches(names):
+            rows = converted(pa.Table.from_batches([batch]), columns)
+            if not self.keeps_order and ORDER in names:
+                place = columns.get_field_index(ORDER)
+                none = pa.repeat(pa.scalar(SNAPSHOT_ORDER, pa.int64()), rows.num_rows)
+                rows = rows.set_column(place, columns.field(place), none)
+            yield from rows.to_batches()
 
 
 @dataclass(frozen=True, slots=True)

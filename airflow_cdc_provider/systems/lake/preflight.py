@@ -131,5 +131,5 @@ def _columns(plan: TablePlan) -> Iterator[Finding]:
             f"column {', '.join(twice)} would be there twice",
             f"names that differ by more than case, and none of {', '.join(CHANGE_COLUMNS)}",
             "readers could not tell the columns apart",
-            "rename it in the pipeline file (tables.columns.rename)",
+            "rename it in the pipeline file (tables.columns.rename, or the names under metadata)",
         )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.row_stamps import stamped_alike
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.positions import Fact, LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_metadata import Operation, RowStamp
 from airflow_cdc_provider.systems.file_log.events import Places, TableEvents
 from airflow_cdc_provider.systems.file_log.images import image_of, last_rows
 from airflow_cdc_provider.systems.file_log.known_types import known_type
@@ -37,7 +40,7 @@ class LakeRows:
     """Makes what is written of one table's rows and changes in a lake."""
 
     def __init__(self, plan: TablePlan) -> None:
-        self._target = plan.target
+        self._plan, self._target = plan, plan.target
         self._names = [column.name for column in self._target.copied_columns]
 
     def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
@@ -84,10 +87,18 @@ class LakeRows:
     ) -> Members:
         """Return what is written of stored rows that a read found wrong; some are deleted first.
 
-        The first `deleted` ones are deleted, the others are there; `first` numbers the first row.
+        The first `deleted` ones are deleted, or marked where such rows are kept, the others are
+        there; `first` numbers the first row.
         """
-        letters = {"d": deleted, "r": rows.num_rows - deleted}
-        return self._stored(rows, letters, position, now_us, first=first)
+        is_soft = bool(self._plan.shape.deleted_flag)
+        marks = self.marks(deleted_at(position), deleted) if is_soft else {}
+        columns = [
+            _begun_by(marks.get(name), rows.column(name).combine_chunks())
+            for name in rows.column_names
+        ]
+        letters = {"u" if is_soft else "d": deleted, "r": rows.num_rows - deleted}
+        told = pa.table(columns, names=rows.column_names)
+        return self._numbered(told, letters, position, now_us, first=first)
 
     def as_a_whole(
         self, rows: pa.Table, position: LogPosition, now_us: int, *, first: int
@@ -96,9 +107,9 @@ class LakeRows:
         void = pa.table([pa.nulls(1, kind) for kind in rows.schema.types], schema=rows.schema)
         letters = {"t": 1, "r": rows.num_rows}
         whole = pa.concat_tables([void, rows]).combine_chunks()
-        return self._stored(whole, letters, position, now_us, first=first)
+        return self._numbered(whole, letters, position, now_us, first=first)
 
-    def _stored(
+    def _numbered(
         self,
         rows: pa.Table,
         letters: Mapping[str, int],
@@ -127,7 +138,8 @@ class LakeRows:
     ) -> Members:
         """Return what says that all rows of before are void: a row of NULLs, as a TRUNCATE's."""
         order = Constant(number, pa.int64())
-        return self._read(rows_of_nulls(columns, 1), order, position, now_us, "t")
+        row = self._read(rows_of_nulls(columns, 1), order, position, now_us, "t")
+        return self._marking(row, deleted_at(position))
 
     def changed(
         self,
@@ -164,7 +176,10 @@ class LakeRows:
     ) -> Members:
         """Return what is written of a TRUNCATE of the table: a row of NULLs."""
         stamps = by.transactions.stamps(np.zeros(1, np.int64))
-        return self._members(
+        (told,) = stamps.select(["position", "server"]).to_pylist()
+        committed_us = int(by.transactions.committed_us[0])
+        stamp = RowStamp(Operation.TRUNCATE, told["position"], told["server"], committed_us)
+        row = self._members(
             rows_of_nulls(columns, 1),
             {
                 OP: Constant("t", pa.string()),
@@ -173,6 +188,22 @@ class LakeRows:
                 COMMITTED_AT: stamps.column("committed_at"),
             },
         )
+        return self._marking(row, stamp)
+
+    def _marking(self, row: Members, stamp: RowStamp) -> Members:
+        """Return a row that empties the table with what it marks the rows of before with."""
+        if not self._plan.shape.deleted_flag:
+            return row
+        marks = self.marks(stamp, 1)
+        return Members(tuple((name, marks.get(name, value)) for name, value in row.values))
+
+    def marks(self, stamp: RowStamp, count: int) -> dict[str, pa.Array]:
+        """Return the columns that mark rows as deleted, by their names."""
+        flags = pa.repeat(pa.scalar(1, pa.int8()), count)
+        stamps = stamped_alike(self._plan, stamp, count)
+        found = {self._plan.shape.deleted_flag: flags}
+        found |= dict(zip(stamps.schema.names, stamps.columns, strict=True))
+        return {name: self._stored(values, name) for name, values in found.items()}
 
     def _members(self, rows: pa.RecordBatch, change: Mapping[str, Value]) -> Members:
         """Return rows' own columns, then those of the change, in types that lakes have."""
@@ -186,9 +217,14 @@ class LakeRows:
 
     def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
         """Return one of the table's own columns."""
-        value = native_values(rows.column(name), self._target.column(name).type)
-        array = arrow_array(value, rows.num_rows)
-        kind = lake_type(array.type)
+        return self._stored(rows.column(name), name)
+
+    def _stored(self, values: pa.Array, name: str) -> pa.Array:
+        """Return a column's values as the table has them."""
+        value = native_values(values, self._target.column(name).type)
+        array = arrow_array(value, len(values))
+        is_moment = name == self._plan.shape.metadata.committed_at
+        kind = CHANGE_COLUMNS[COMMITTED_AT] if is_moment else lake_type(array.type)
         return array if array.type == kind else array.cast(kind)
 
 
@@ -196,6 +232,38 @@ def lake_type(kind: pa.DataType) -> pa.DataType:
     """Return the type in which lakes have the same values: whole numbers of 32 or 64 bits."""
     known = known_type(kind)
     return pa.int32() if known in _SMALL else known
+
+
+def deleted_at(position: LogPosition) -> RowStamp:
+    """Return the stamp of rows that a read at a position did not find."""
+    read = RowStamp.of_read(position, position)
+    return replace(read, operation=Operation.DELETE)
+
+
+def void_before_all(
+    plan: TablePlan, columns: pa.Schema, position: LogPosition | None, now_us: int
+) -> pa.Table:
+    """Return a row that empties a table before all changes, as of the place of its reading."""
+    known = RowStamp(Operation.DELETE, "", "") if position is None else deleted_at(position)
+    values = {
+        **LakeRows(plan).marks(known, 1),
+        OP: Constant("t", pa.string()).array(1),
+        ORDER: Constant(SNAPSHOT_ORDER - 1, pa.int64()).array(1),
+        POSITION: Constant(known.position, pa.string()).array(1),
+        COMMITTED_AT: Constant(now_us, CHANGE_COLUMNS[COMMITTED_AT]).array(1),
+    }
+    arrays = [
+        values[field.name].cast(field.type) if field.name in values else pa.nulls(1, field.type)
+        for field in columns
+    ]
+    return pa.table(arrays, schema=columns)
+
+
+def _begun_by(first: pa.Array | None, values: pa.Array) -> pa.Array:
+    """Return a column whose first values are others."""
+    if first is None:
+        return values
+    return pa.concat_arrays([first.cast(values.type), values.slice(len(first))])
 
 
 def _as(value: Value, name: str, count: int) -> pa.Array:

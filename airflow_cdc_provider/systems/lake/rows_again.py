@@ -40,7 +40,8 @@ from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, bounds_of, 
 from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
-from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
+from airflow_cdc_provider.systems.lake.last_changes import Choose
+from airflow_cdc_provider.systems.lake.marks import flag_in, living_rows
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 from airflow_cdc_provider.systems.lake.stored_values import model_values
 from airflow_cdc_provider.systems.lake.tables.table import Bounds
@@ -137,7 +138,8 @@ class LakeSplitLook:
         wanted = self._wanted(joined, held.columns)
         rows, size = [], 0
         changes = held.batches(_names(held, wanted), wanted.bounds)
-        for batch in last_changes(changes, self._key, wanted.choose):
+        flag = flag_in(held.columns, self._plan.shape)
+        for batch in living_rows(changes, self._key, wanted.choose, flag):
             rows.append(batch)
             if (size := size + batch.nbytes) > _HELD_BYTES:
                 return None
@@ -154,7 +156,8 @@ class LakeSplitLook:
         first = place.state.counts.events
         if held is not None:
             found = self._changes(held, wanted, place.state)
-            for batch in last_changes(found, self._key, wanted.choose):
+            flag = flag_in(held.columns, self._plan.shape)
+            for batch in living_rows(found, self._key, wanted.choose, flag):
                 gone, known = self._differing(batch, wanted)
                 first = max(first, 1 + pc.max(batch.column(ORDER)).as_py())
                 stale.append(gone)
@@ -233,7 +236,8 @@ class LakeSplitLook:
 def _choice(plan: TablePlan, split: SnapshotSplit) -> RowChoice:
     """Return which of a table's rows are a split's."""
     at_sink = plan.split_at_sink(split)
-    return RowChoice(plan.target, at_sink.key_columns, at_sink.keys, at_sink.chosen)
+    flag = plan.shape.deleted_flag
+    return RowChoice(plan.target, at_sink.key_columns, at_sink.keys, at_sink.chosen, flag)
 
 
 def _names(held: HeldTable, wanted: _Wanted) -> list[str]:
@@ -256,6 +260,8 @@ def _equal_rows(rows: pa.Table, others: pa.Table, plan: TablePlan) -> BoolArray:
     """Tell which rows are equal to those at the same places, value by value."""
     equal = np.ones(rows.num_rows, np.bool_)
     for name in rows.column_names:
+        if name in plan.shape.marks:
+            continue  # what it says of the row is not of the row
         column_type = plan.target.column(name).type
         one, other = (_plain(_one(each, name), column_type) for each in (rows, others))
         same = pc.fill_null(pc.equal(one, other), False)  # noqa: FBT003 - the library's

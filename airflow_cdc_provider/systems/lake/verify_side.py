@@ -31,11 +31,12 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.core.table_shape import OutputColumn
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE, OutputColumn, TableShape
 from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, are_among
 from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
 from airflow_cdc_provider.systems.lake.last_changes import RowsLackingError, last_changes
+from airflow_cdc_provider.systems.lake.marks import flag_in, living_rows
 from airflow_cdc_provider.systems.lake.multisets import Multisets, count_left
 from airflow_cdc_provider.systems.lake.stored_values import key_text, model_values, plain_key
 
@@ -51,6 +52,8 @@ class LakeColumnsSide:
     read: ColumnsRead
     primary_key: tuple[str, ...]
     """Of the table: of each such key the last change counts."""
+    shape: TableShape = SAME_SHAPE
+    """It may have a column by which rows are marked as deleted: these are left out."""
 
     def rows(self, keys: KeyRange) -> Iterator[KeyedRows]:
         """Yield all current rows; a lake has no ranges."""
@@ -121,11 +124,15 @@ class LakeColumnsSide:
             return iter(())
         if not self.primary_key:
             return self._left(held)
-        names = list(dict.fromkeys((*self.primary_key, *self.read.columns, OP, ORDER)))
+        flag = flag_in(held.columns, self.shape)
+        more = (*((flag,) if flag else ()), OP, ORDER)
+        names = list(dict.fromkeys((*self.primary_key, *self.read.columns, *more)))
         choose = None if chosen is None else partial(self._chosen, chosen)
-        # of current rows the operation says it
-        on_twice = None if held.is_mirror else self._refuse_copies
-        found = last_changes(held.batches(names), self.primary_key, choose, on_twice=on_twice)
+        changes, key = held.batches(names), self.primary_key
+        if held.is_mirror:  # the operation of a row says that it is there twice
+            found = living_rows(changes, key, choose, flag)
+        else:
+            found = last_changes(changes, key, choose, on_twice=self._refuse_copies)
         first = list(islice(found, 1))
         return chain(first, found)
 
@@ -173,10 +180,12 @@ class LakeRowCounts:
     table: TableSchema
     key: tuple[str, ...]
     """The columns that ranges are of."""
+    flag: str = ""
+    """A column by which rows are marked as deleted: these are not counted."""
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
         """Count the current rows of a range, or the chosen ones, up to `most`."""
-        choice = RowChoice(self.table, self.key, keys, chosen)
+        choice = RowChoice(self.table, self.key, keys, chosen, self.flag)
 
         def counted(held: HeldTable | None) -> int:
             if held is not None and not self.table.primary_key:
@@ -234,9 +243,9 @@ class LakeVerifySide:
         shard: OutputColumn | None = None,
     ) -> LakeRowCounts:
         """Return one table, whose current rows are counted."""
-        if flag or shard is not None:
-            raise ValueError(f"{table.table} has neither marked rows nor shards in a lake")
-        return LakeRowCounts(self.tables, table, key)
+        if shard is not None:
+            raise ValueError(f"{table.table} has no shards in a lake")
+        return LakeRowCounts(self.tables, table, key, flag)
 
     def table(self, pair: TablePair) -> TableSide:
         """Refuse: a lake has no digest of its own."""
@@ -245,4 +254,6 @@ class LakeVerifySide:
     def columns_of(self, own: ColumnsRead, other: ColumnsRead) -> LakeColumnsSide:
         """Return a table of the lake, to be read as columns."""
         del other
-        return LakeColumnsSide(self.tables, own, own.table.primary_key)
+        plan = self.plans.get(own.table.table)
+        shape = SAME_SHAPE if plan is None else plan.shape
+        return LakeColumnsSide(self.tables, own, own.table.primary_key, shape)

@@ -164,6 +164,15 @@ class SinkSection(Section):
         return abilities_of(self.type)
 
     @property
+    def marks_instead(self) -> tuple[str, str]:
+        """Return why a sink that cannot mark rows has none to mark, and what to do."""
+        return (
+            f"a sink of type {self.type} holds each change as an event, deletes too, with its "
+            "operation, position, commit time, table and server",
+            "remove it: what it would say is in each event",
+        )
+
+    @property
     def reference(self) -> Reference | None:
         """Return the section if it refers to a server; None if it says the sink's place itself."""
         return self if isinstance(self, Reference) else None

@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake import mirror, sorted_files
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS, OP, ORDER
+from airflow_cdc_provider.systems.lake.marks import SoftDeletes
 from airflow_cdc_provider.systems.lake.mirror import Limit, Rewrite, rewritten
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
@@ -85,19 +86,28 @@ class Table:
     order: int | None = None
     next_order: int = 0
     megabytes: int = 1
+    soft: SoftDeletes | None = None
+
+    @property
+    def columns(self) -> pa.Schema:
+        return COLUMNS if self.soft is None else COLUMNS.append(pa.field("gone", pa.int32()))
 
     def commit(self, changes: Sequence[tuple[str, int, str]]) -> Rewrite:
         """Rewrite by changes, each an operation and a key."""
         rows = []
         for op, a, b in changes:
             own = {"a": a, "b": b, "v": self.next_order} if op != "t" else {}
+            if self.soft is not None:
+                own["gone"] = int(op in "dt")
+                op = "u" if op == "d" else op  # noqa: PLW2901 - as deletes are shaped
             rows.append({**own, OP: op, ORDER: self.next_order})
             self.next_order += 1
         out = SortedFiles(
-            open_files(Store.of_folder(str(self.root))), "t", COLUMNS, self.key, "mirror"
+            open_files(Store.of_folder(str(self.root))), "t", self.columns, self.key, "mirror"
         )
-        batches = pa.Table.from_pylist(rows, COLUMNS).to_batches(max_chunksize=4)
-        done = rewritten(self.files, batches, out, Limit(TABLE, self.megabytes), self.order)
+        batches = pa.Table.from_pylist(rows, self.columns).to_batches(max_chunksize=4)
+        limit = Limit(TABLE, self.megabytes)
+        done = rewritten(self.files, batches, out, limit, self.order, self.soft)
         gone = {id(each) for each in done.gone}
         left = [each for each in self.files if id(each) not in gone]
         made = [Held(self.root, each.name, [], self.key[0]) for each in done.made]
@@ -106,7 +116,7 @@ class Table:
 
     def read(self) -> pa.Table:
         tables = [pq.read_table(self.root / each.name) for each in self.files]
-        return pa.concat_tables(tables) if tables else COLUMNS.empty_table()
+        return pa.concat_tables(tables) if tables else self.columns.empty_table()
 
 
 @pytest.fixture
@@ -156,6 +166,40 @@ def test_after_each_commit_the_rows_are_the_last_ones_of_their_keys(
             assert found.column("v").to_pylist() == orders
             if table.order is not None:
                 assert table.order in orders
+
+
+@settings(max_examples=30, deadline=None)
+@given(commits=CHANGES, key=st.sampled_from([("a",), ("b", "a")]), small=st.booleans())
+def test_no_row_goes_where_deleted_ones_are_kept(
+    commits: list[list[tuple[str, int, str]]],
+    key: tuple[str, ...],
+    small: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    root = tmp_path_factory.mktemp("mirror")
+    (root / "t").mkdir()
+    table = Table(root, key, [], soft=SoftDeletes(["gone"]))
+    model = dict[tuple[Any, ...], tuple[int, int, int]]()  # flag, order, and that of the values
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sorted_files, "_PIECE_BYTES", 700)
+        patched.setattr(mirror, "_SMALL_BYTES", 10_000_000 if small else 0)
+        for changes in commits:
+            order = table.next_order
+            table.commit(changes)
+            for number, (op, a, b) in enumerate(changes, order):
+                of = tuple({"a": a, "b": b}[name] for name in key)
+                if op == "t":
+                    lives = {each: row for each, row in model.items() if not row[0]}
+                    model |= {each: (1, number, row[2]) for each, row in lives.items()}
+                else:
+                    model[of] = int(op == "d"), number, number
+            found = table.read()
+            keys = zip(*(found.column(name).to_pylist() for name in key), strict=True)
+            told = zip(
+                *(found.column(name).to_pylist() for name in ("gone", ORDER, "v")), strict=True
+            )
+            assert sorted(zip(keys, told, strict=True)) == sorted(model.items())
+            assert table.order is None or table.order in found.column(ORDER).to_pylist()
 
 
 def test_files_without_a_changed_row_stay_and_are_not_read_beyond_their_bounds(

@@ -1,0 +1,169 @@
+"""Rows that stay when the source deletes them: which are marked, and what marks the living ones.
+
+A delete comes as a change that sets the flag. What empties a table, or has it begin again, is one
+row of the log (`t`): it has the marks for all rows of before, and the commit writes them to those
+that live. A row that is marked stays as it is.
+
+Readers of living rows need not know that: rows of before a `t` are none for them, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_shape import TableShape
+from airflow_cdc_provider.systems.lake.columns import (
+    COMMITTED_AT,
+    OP,
+    ORDER,
+    POSITION,
+    ROW,
+    SNAPSHOT_ORDER,
+)
+from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
+from airflow_cdc_provider.systems.lake.table_columns import is_wider, kept_columns
+
+
+def flag_in(columns: pa.Schema, shape: TableShape) -> str:
+    """Return the column that marks rows, if a table has it by now; else an empty text."""
+    return shape.deleted_flag if shape.deleted_flag in columns.names else ""
+
+
+def living(rows: pa.RecordBatch | pa.Table, flag: str) -> BoolArray:
+    """Tell which rows are not marked."""
+    found = rows.column(flag)
+    found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    lives: BoolArray = as_numpy(found.fill_null(0)) == 0
+    return lives
+
+
+def living_rows(
+    changes: Iterable[pa.RecordBatch], key: Sequence[str], choose: Choose | None, flag: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield current rows that are not marked, all or chosen ones; without a flag none is."""
+    if not flag:
+        yield from last_changes(changes, key, choose)
+        return
+    for batch in last_changes(_without_marked(changes, flag), key, choose):
+        found = batch.filter(mask_of(living(batch, flag)))
+        if found.num_rows:
+            yield found
+
+
+def _without_marked(changes: Iterable[pa.RecordBatch], flag: str) -> Iterator[pa.RecordBatch]:
+    """Yield changes, and rows of the table that are not marked: others may have doubled those."""
+    for batch in changes:
+        is_row = as_numpy(pc.equal(batch.column(OP), ROW).fill_null(False))  # noqa: FBT003 - Arrow's
+        found = batch.filter(mask_of(~is_row | living(batch, flag)))
+        if found.num_rows:
+            yield found
+
+
+@dataclass(frozen=True, slots=True)
+class SoftDeletes:
+    """How a commit keeps the rows that are gone at the source."""
+
+    names: Sequence[str]
+    """The columns that mark a row, the flag first."""
+    is_anew: bool = False
+    """All rows of before are written again, with other columns."""
+    first: pa.Table | None = None
+    """A row that empties the table before all changes."""
+
+    @property
+    def flag(self) -> str:
+        """Return the column that is 1 where a row is marked."""
+        return self.names[0]
+
+    def marking(self, voids: Sequence[pa.Table], columns: pa.Schema) -> Marking | None:
+        """Return what marks rows, by rows of the log that empty the table; None without any."""
+        found = [*([] if self.first is None else [self.first]), *voids]
+        if not found:
+            return None
+        return Marking(self, pa.concat_tables(each.cast(columns) for each in found))
+
+
+class Marking:
+    """What marks rows, each by the first statement behind it that emptied its table."""
+
+    def __init__(self, soft: SoftDeletes, voids: pa.Table) -> None:
+        voids = voids.sort_by(ORDER).combine_chunks()
+        self.flag = soft.flag
+        self._orders = as_numpy(voids.column(ORDER).combine_chunks())
+        count = voids.num_rows
+        values = {name: voids.column(name) for name in (*soft.names[1:], POSITION, COMMITTED_AT)}
+        values[self.flag] = pa.repeat(pa.scalar(1, voids.schema.field(self.flag).type), count)
+        values[OP] = pa.repeat(pa.scalar("u", voids.schema.field(OP).type), count)
+        values[ORDER] = numbers_of(np.maximum(self._orders, SNAPSHOT_ORDER))
+        self._values = values
+
+    def of_before(self, rows: pa.Table) -> pa.Table:
+        """Return rows from before all changes, marked."""
+        return self._marked(rows, np.where(living(rows, self.flag), 0, -1))
+
+    def of_changes(self, rows: pa.Table) -> pa.Table:
+        """Return changed rows, marked where their table was emptied behind them."""
+        orders = as_numpy(rows.column(ORDER).combine_chunks())
+        places = np.searchsorted(self._orders, orders, side="right")
+        stays = (places == len(self._orders)) | ~living(rows, self.flag)
+        stays |= as_numpy(pc.equal(rows.column(OP), "d").combine_chunks())
+        return self._marked(rows, np.where(stays, -1, places))
+
+    def _marked(self, rows: pa.Table, by: IntArray) -> pa.Table:
+        """Return rows with the marks of a statement each, by its place; -1: it stays as it is."""
+        if not (by >= 0).any():
+            return rows
+        taken, is_marked = numbers_of(np.maximum(by, 0)), mask_of(by >= 0)
+        for name, values in self._values.items():
+            column = pc.if_else(is_marked, values.take(taken), rows.column(name))
+            place = rows.schema.get_field_index(name)
+            rows = rows.set_column(place, rows.schema.field(place), column)
+        return rows
+
+
+# --- rows of before, in other columns --------------------------------------------------------
+
+
+def require_key(table: TableId, there: pa.Schema, columns: pa.Schema, key: Sequence[str]) -> None:
+    """Refuse rows of before whose key is not that of the new ones."""
+    lost = [name for name in key if name not in there.names]
+    lost = lost or [name for name in key if not _becomes(there, columns, name)]
+    if lost:
+        raise RefusedError(
+            f"rows of {table} that are marked as deleted cannot be kept: they have no "
+            f"{', '.join(lost)} of the new key",
+            where=f"table {table}",
+            risk="they would be lost; nothing was committed to the table",
+            remedy="copy its marked rows elsewhere if they matter, and drop the table in the lake: "
+            "the next commit makes it anew, with the source's rows",
+        )
+
+
+def converted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return rows of before in the columns of now; what does not become one of them is NULL."""
+    there = rows.schema
+    arrays = [
+        rows.column(field.name).cast(field.type)
+        if field.name in there.names and _becomes(there, columns, field.name)
+        else pa.nulls(rows.num_rows, field.type)
+        for field in columns
+    ]
+    return pa.table(arrays, schema=columns)
+
+
+def _becomes(there: pa.Schema, columns: pa.Schema, name: str) -> bool:
+    """Tell whether each value of a column is one of the column of now: wider, or as a text."""
+    was, now = there.field(name).type, columns.field(name).type
+    if name in kept_columns(there, columns) or is_wider(now, was):
+        return True
+    is_number = pa.types.is_integer(was) or pa.types.is_decimal(was)
+    return bool(is_number and pa.types.is_string(now))
