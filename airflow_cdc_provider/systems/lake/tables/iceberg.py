@@ -103,7 +103,7 @@ def _own_catalog(folder: Path, *, is_new: bool) -> Catalog:
     return SqlCatalog(
         "lake",
         uri=f"sqlite:///{path}",
-        warehouse=str(folder),
+        warehouse=f"file://{folder}",  # with a scheme its library logs no line at each look
         init_catalog_tables=str(is_new).lower(),
     )
 
