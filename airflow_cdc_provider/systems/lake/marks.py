@@ -141,8 +141,9 @@ def require_key(table: TableId, there: pa.Schema, columns: pa.Schema, key: Seque
             f"{', '.join(lost)} of the new key",
             where=f"table {table}",
             risk="they would be lost; nothing was committed to the table",
-            remedy="copy its marked rows elsewhere if they matter, and drop the table in the lake: "
-            "the next commit makes it anew, with the source's rows",
+            remedy="copy its marked rows elsewhere if they matter, drop the table in the lake, and "
+            "`reset` it with --table: it is made anew, with the source's rows; if the lake has "
+            "no such table yet, `reset` the pipeline",
         )
 
 
