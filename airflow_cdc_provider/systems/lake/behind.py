@@ -87,8 +87,9 @@ def _begun_anew(
         return None
     changes = state.changes_from(folder, begin)
     columns = _columns_anew(store, table, changes, widens=True)
-    read = () if known is not None else tuple(state.read_files(folder))
-    before = (*read, *state.changes_from(folder, first)[: begin - first])
+    before = [*state.changes_from(folder, first)[: begin - first]]
+    if known is None:  # what was in a table that somebody dropped is not made again
+        before = [] if state.taken.get(folder) else [*state.read_files(folder), *before]
     found = Behind((), changes, columns, is_anew=True, is_of_plan=known is not None)
     return replace(found, before=before, high=_high(state, folder))
 

@@ -30,7 +30,7 @@ from airflow_cdc_provider.systems.lake.columns import (
     SNAPSHOT_ORDER,
 )
 from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
-from airflow_cdc_provider.systems.lake.table_columns import is_wider, kept_columns
+from airflow_cdc_provider.systems.lake.table_columns import kept_columns
 
 
 def flag_in(columns: pa.Schema, shape: TableShape) -> str:
@@ -135,35 +135,40 @@ class Marking:
 
 def require_key(table: TableId, there: pa.Schema, columns: pa.Schema, key: Sequence[str]) -> None:
     """Refuse rows of before whose key is not that of the new ones."""
-    lost = [name for name in key if name not in there.names]
-    lost = lost or [name for name in key if not _becomes(there, columns, name)]
-    if lost:
+    if lost := [name for name in key if name not in _kept(there, columns)]:
         raise RefusedError(
             f"rows of {table} that are marked as deleted cannot be kept: they have no "
             f"{', '.join(lost)} of the new key",
             where=f"table {table}",
             risk="they would be lost; nothing was committed to the table",
-            remedy="copy its marked rows elsewhere if they matter, and drop the table in the lake: "
-            "the next commit makes it anew, with the source's rows",
+            remedy="copy its marked rows elsewhere if they matter, drop the table in the lake, and "
+            "`reset` it with --table: it is made anew, with the source's rows; if the lake has "
+            "no such table yet, `reset` the pipeline",
         )
 
 
 def converted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """Return rows of before in the columns of now; what does not become one of them is NULL."""
-    there = rows.schema
+    kept = _kept(rows.schema, columns)
     arrays = [
         rows.column(field.name).cast(field.type)
-        if field.name in there.names and _becomes(there, columns, field.name)
+        if field.name in kept
         else pa.nulls(rows.num_rows, field.type)
         for field in columns
     ]
     return pa.table(arrays, schema=columns)
 
 
-def _becomes(there: pa.Schema, columns: pa.Schema, name: str) -> bool:
-    """Tell whether each value of a column is one of the column of now: wider, or as a text."""
-    was, now = there.field(name).type, columns.field(name).type
-    if name in kept_columns(there, columns) or is_wider(now, was):
-        return True
-    is_number = pa.types.is_integer(was) or pa.types.is_decimal(was)
-    return bool(is_number and pa.types.is_string(now))
+def _kept(there: pa.Schema, columns: pa.Schema) -> frozenset[str]:
+    """Return the columns whose values all become those of now: of wider types, or as texts."""
+    texts = {
+        name
+        for name in there.names
+        if name in columns.names
+        and pa.types.is_string(columns.field(name).type)
+        and (
+            pa.types.is_integer(there.field(name).type)
+            or pa.types.is_decimal(there.field(name).type)
+        )
+    }
+    return kept_columns(there, columns) | texts

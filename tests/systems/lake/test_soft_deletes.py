@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +28,7 @@ from tests.behaviours.ledger_asks import altered
 from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import Row, delete, insert, update, worlds
 from tests.behaviours.source_log import at, point
+from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.steps import again_by, begun, compared
 from tests.systems.lake.world import FORMATS, LakeWorld
@@ -185,6 +187,9 @@ def test_marked_rows_whose_key_is_another_one_now_are_not_dropped_without_a_word
     with pytest.raises(RefusedError, match=r"marked as deleted cannot be kept: they have no id"):
         world.lake.publish_tables()
     assert told(world) == [(1, "a", 1, "d"), (2, "b", 0, "r")]
+    dropped(world)
+    world.lake.publish_tables()
+    assert [each[1:] for each in told(world)] == [("C", 0, "r")]
 
 
 def test_a_new_plan_keeps_the_rows_that_it_does_not_read(world: SoftWorld) -> None:
@@ -241,6 +246,13 @@ def test_names_that_a_lakes_own_columns_have_are_refused(tmp_path: Path) -> None
             each for each in lake_look(world.store, world.place, [world.orders]) if each.fix
         ]
         assert "metadata" in finding.fix
+
+
+def dropped(world: SoftWorld) -> None:
+    if world.form == "delta":
+        rmtree(world.root / "shop.orders/_delta_log")
+    else:
+        catalog_of(world.root).drop_table(("shop", "orders"))
 
 
 def begins_again(world: SoftWorld, *rows: Row) -> None:
