@@ -177,6 +177,22 @@ class WithoutKey:
         catch_up(shop)
         assert notes.is_equal()
 
+    def test_a_resync_behind_the_first_change_of_all_finds_what_is_missing(
+        self, pairs: Lake
+    ) -> None:
+        shop, table = pairs.shop, [f"{pairs.shop.database}.pairs"]
+        catch_up(shop)
+        shop.at_source("TRUNCATE TABLE pairs")
+        catch_up(shop)
+        pairs.unlogged("INSERT INTO pairs VALUES (1, 1), (NULL, 2), (NULL, 2)")
+        (counted,) = estimate(shop.run(), resync_scope(shop.run(), table)).tables
+        assert (counted.source_rows, counted.sink_rows) == (3, 0)
+        for _ in range(2):
+            ask_resync(shop.run(), resync_scope(shop.run(), table))
+            catch_up(shop)
+            assert pairs.is_equal("pairs")
+        assert pairs.operations("pairs").endswith("ttrrr")
+
     def test_a_part_of_its_rows_cannot_be_asked_for(self, pairs: Lake) -> None:
         catch_up(pairs.shop)
         with pytest.raises(RefusedError, match="has no key, so a part of its rows cannot be read"):
@@ -191,6 +207,21 @@ class TestMariaDb(WithoutKey):
     @pytest.fixture
     def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
         return mariadb_server
+
+
+@pytest.mark.parametrize("key", ["", " PRIMARY KEY"])
+def test_what_is_none_of_the_members_is_read_again_as_another_text(shop: Shop, key: str) -> None:
+    lake = Lake.of(shop, "iceberg")
+    shop.at_source(f"CREATE TABLE pairs (a INT{key}, e ENUM('a', 'b'))")
+    lake.logged("INSERT INTO pairs VALUES (1, 'x'), (2, 'y'), (3, 'a'), (4, NULL)")
+    catch_up(shop)
+    for members in ("'a', 'b', ''", "'a', 'b', '', '0'"):
+        shop.at_source(f"ALTER TABLE pairs MODIFY e ENUM({members})")
+        shop.at_source("DELETE FROM pairs WHERE e = 0 LIMIT 1")
+        catch_up(shop)
+        assert lake.verified("pairs").equal
+        count = shop.source.execute("SELECT COUNT(*) FROM pairs", database=shop.database)
+        assert [(len(lake.current("pairs")),)] == count
 
 
 def test_tables_of_current_rows_need_a_key(shop: Shop) -> None:

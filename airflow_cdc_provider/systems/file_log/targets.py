@@ -204,9 +204,16 @@ def _reads_alike(old: ColumnType, new: ColumnType) -> bool:
     """Tell whether a value that was written of the old type is what the new one has of it."""
     if old.kind is not new.kind or old.fraction != new.fraction or old.scale != new.scale:
         return False
+    if old.kind is TypeKind.ENUM and _none_of(old) != _none_of(new):
+        return False  # what is none of the members is written as another text
     if old.kind is TypeKind.BINARY:
         return "binary" not in {old.name, new.name}  # it is padded to its length
     return old.kind in _ALIKE or replace(old, collation=None) == replace(new, collation=None)
+
+
+def _none_of(kind: ColumnType) -> str:
+    """Return the text that is written for an ENUM's value that is none of its members."""
+    return kind.no_member if "" in kind.members else ""
 
 
 def _taken(plan: TablePlan, state: LogState) -> TargetConflict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
@@ -41,18 +41,23 @@ def current_rows(columns: list[str], key: list[str], table: str) -> str:
     )
 
 
-def counted_rows(columns: list[str], table: str) -> str:
+def counted_rows(columns: list[str], table: str, floating: Collection[str] = ()) -> str:
     """Return the query of a table without a key: each row as often as it came more than it went.
 
-    The first ones of equal rows are those that went.
+    The first ones of equal rows are those that went. `floating` columns are told apart by their
+    texts: engines take 0 and -0 for equal.
     """
     chosen = ", ".join(map(_quoted, columns))
+    alike = ", ".join(
+        f"CAST({_quoted(name)} AS VARCHAR(40))" if name in floating else _quoted(name)
+        for name in columns
+    )
     number, gone = free_name("_number", columns), free_name("_gone", columns)
     return (
         f"SELECT {chosen} FROM (\n"
         f"  SELECT {chosen}, {OP},\n"
-        f"    row_number() OVER (PARTITION BY {chosen}, {OP} = 'd' ORDER BY {ORDER}) AS {number},\n"
-        f"    sum(CASE WHEN {OP} = 'd' THEN 1 ELSE 0 END) OVER (PARTITION BY {chosen}) AS {gone}\n"
+        f"    row_number() OVER (PARTITION BY {alike}, {OP} = 'd' ORDER BY {ORDER}) AS {number},\n"
+        f"    sum(CASE WHEN {OP} = 'd' THEN 1 ELSE 0 END) OVER (PARTITION BY {alike}) AS {gone}\n"
         f"{_behind_voids(table)}"
         f") AS changes WHERE {OP} <> 'd' AND {number} > {gone}"
     )

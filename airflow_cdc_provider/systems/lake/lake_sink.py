@@ -12,7 +12,7 @@ from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_schema import TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities
@@ -134,7 +134,8 @@ class LakeSink:
         if self.folder.mirror_mb:
             return mirrored_rows(names, table, plan.shape.deleted_flag)
         if not target.has_key:
-            return counted_rows(names, table)
+            floats = (c.name for c in target.copied_columns if c.type.kind is TypeKind.FLOAT)
+            return counted_rows(names, table, frozenset(floats))
         return current_rows(names, list(target.primary_key), table)
 
     @property

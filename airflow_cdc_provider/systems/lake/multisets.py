@@ -77,8 +77,8 @@ class Multisets:
 def last_void(changes: Iterable[pa.RecordBatch], void: int = NONE_VOID) -> int:
     """Return the order up to which changes are void, of those that say so and of `void`."""
     for batch in changes:
-        orders = batch.column(ORDER).filter(pc.equal(batch.column(OP), "t"))
-        void = max(void, pc.max(orders).as_py() or void) if len(orders) else void
+        last = pc.max(batch.column(ORDER).filter(pc.equal(batch.column(OP), "t"))).as_py()
+        void = void if last is None else max(void, last)
     return void
 
 
