@@ -14,10 +14,12 @@ from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import LedgerSetBackError
 from airflow_cdc_provider.engine.snapshot.assigner_server import DriverPlace
 from airflow_cdc_provider.engine.snapshot.snapshot_run import run_snapshot
+from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import (
@@ -90,7 +92,7 @@ def test_nothing_is_begun_in_its_place_and_a_run_goes_on_once_it_is_back(
     is_there = sink.folder.exists()
     sink.shop.at_source("INSERT INTO orders (id) VALUES (80)")
     run = sink.shop.run()
-    for step in (plan, has_nothing_to_stream, run_until_caught_up, verify):
+    for step in (check, plan, has_nothing_to_stream, run_until_caught_up, verify, resync_scope):
         with pytest.raises(LedgerSetBackError, match="has copied 1 table to it") as error:
             step(run)
         assert "`reset` the pipeline" in error.value.remedy

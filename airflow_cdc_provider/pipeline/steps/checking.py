@@ -54,6 +54,7 @@ from airflow_cdc_provider.pipeline.steps.shared_ids import is_new, shared_ids
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
     open_targets,
+    require_sinks_folder,
     sink_of,
     source_of,
 )
@@ -154,6 +155,7 @@ def check(run: Run) -> CheckReport:
 
 def _checked(run: Run) -> CheckReport:
     """Check once; raise `SchemaMovedError` if a definition changes meanwhile."""
+    require_sinks_folder(run)
     captured = captured_tables(run, purpose="preflight")
     origin = origin_now(run, captured)
     with closing(open_targets(run)) as targets:

@@ -44,7 +44,12 @@ from airflow_cdc_provider.pipeline.steps.requests_both_ways import (
     require_last_node,
     require_not_read_there,
 )
-from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.sink import (
+    open_table_builder,
+    require_sinks_folder,
+    sink_of,
+    source_of,
+)
 from airflow_cdc_provider.pipeline.steps.stream_ends import require_streams_on
 
 _POLL_S = 0.5
@@ -73,6 +78,7 @@ def resync_scope(
     """
     require_rows_can_be_read_again(run)
     require_streams_on(run, "reading rows again")
+    require_sinks_folder(run)
     plans = _plans(run)
     named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
     ranges: tuple[KeyRange, ...] = ()

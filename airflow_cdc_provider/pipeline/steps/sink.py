@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -17,7 +18,7 @@ from airflow_cdc_provider.engine.sink.port import (
     TableBuilder,
     Targets,
 )
-from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.run import Run, require_folder
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 
 
@@ -59,6 +60,13 @@ def isolates_tables(run: Run) -> bool:
 def open_ledger(run: Run) -> Ledger:
     """Open the sink's ledger; it may write after a take-over."""
     return sink_of(run).open_ledger()
+
+
+def require_sinks_folder(run: Run) -> None:
+    """Refuse a sink's folder that has nothing of the rows that were copied to it."""
+    if isinstance(run.servers.sink, Folder):
+        with closing(open_ledger(run)) as ledger:
+            require_folder(run, ledger)
 
 
 def open_table_builder(run: Run, plans: Sequence[TablePlan] | None = None) -> TableBuilder:

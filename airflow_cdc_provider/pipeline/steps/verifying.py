@@ -25,10 +25,16 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.verify.verify import verify as compare
-from airflow_cdc_provider.pipeline.run import Run, lease_is_live, require_folder
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.known_orders import with_unknown_orders
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.sink import (
+    open_ledger,
+    open_targets,
+    require_sinks_folder,
+    sink_of,
+    source_of,
+)
 from airflow_cdc_provider.pipeline.steps.stream_ends import require_comparable
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
 from airflow_cdc_provider.pipeline.steps.verified import note_verified
@@ -63,8 +69,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
             where=f"state of {run.name}",
             remedy="run the pipeline first, against the same state",
         )
-    with closing(open_ledger(run)) as ledger:
-        require_folder(run, ledger)
+    require_sinks_folder(run)
     require_unchanged(run, may_have_rules=True)
     require_comparable(run, tables)
     unknown = sorted(set(tables or ()) - {plan.schema.table for plan in plans})
