@@ -60,6 +60,10 @@ from airflow_cdc_provider.pipeline.steps.former_shards import clear_former_shard
 from airflow_cdc_provider.pipeline.steps.hidden_columns import HiddenColumns, note_chosen
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, recording_attempt, scrubbed
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
+from airflow_cdc_provider.pipeline.steps.marked_rows import (
+    publish_marked_rows,
+    require_marked_rows_keep,
+)
 from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
 from airflow_cdc_provider.pipeline.steps.seeding import (
     note_seed,
@@ -340,6 +344,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     require_columns(run, found.captured, found.captured.unfit)
     found = _without_shown(run, found)
     _require_copyable(run, found.tables)
+    require_marked_rows_keep(run, found.tables, all_anew=True)
     require_empty(run, found.tables)
     with closing(open_table_builder(run, found.tables)) as builder:
         builder.require_fit(found.tables)
@@ -348,6 +353,7 @@ def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumma
     kept = copied_by(found.tables) if _keeps_rows(run) else frozenset()
     claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink) | kept)
     plan_id = uuid.uuid4().hex
+    publish_marked_rows(run, generation)
     if stream is None:
         ledger.start_plan(plan_id)
         clear_former_shards(run, generation, found.tables)

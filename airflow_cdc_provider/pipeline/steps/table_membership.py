@@ -32,6 +32,7 @@ from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.former_shards import clear_former_shards
 from airflow_cdc_provider.pipeline.steps.look_again import retry_while_schema_moves
+from airflow_cdc_provider.pipeline.steps.marked_rows import require_marked_rows_keep
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
 from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
@@ -133,6 +134,7 @@ def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ..
     begun = pick(captured)
     require_columns(run, captured, [plan.schema.table for plan in begun])
     _require_copyable(run, captured, begun)
+    require_marked_rows_keep(run, begun)
     return captured, begun
 
 

@@ -135,10 +135,10 @@ class Marking:
 
 def require_key(table: TableId, there: pa.Schema, columns: pa.Schema, key: Sequence[str]) -> None:
     """Refuse rows of before whose key is not that of the new ones."""
-    if lost := [name for name in key if name not in _kept(there, columns)]:
+    if lost := [name for name in key if name not in kept_columns(there, columns)]:
         raise RefusedError(
             f"rows of {table} that are marked as deleted cannot be kept: they have no "
-            f"{', '.join(lost)} of the new key",
+            f"{', '.join(lost)} of the new key, or of another type",
             where=f"table {table}",
             risk="they would be lost; nothing was committed to the table",
             remedy="copy its marked rows elsewhere if they matter, drop the table in the lake, and "
@@ -148,8 +148,8 @@ def require_key(table: TableId, there: pa.Schema, columns: pa.Schema, key: Seque
 
 
 def converted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return rows of before in the columns of now; what does not become one of them is NULL."""
-    kept = _kept(rows.schema, columns)
+    """Return rows of before in the columns of now; NULL where a type is not the same, or wider."""
+    kept = kept_columns(rows.schema, columns)
     arrays = [
         rows.column(field.name).cast(field.type)
         if field.name in kept
@@ -157,18 +157,3 @@ def converted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
         for field in columns
     ]
     return pa.table(arrays, schema=columns)
-
-
-def _kept(there: pa.Schema, columns: pa.Schema) -> frozenset[str]:
-    """Return the columns whose values all become those of now: of wider types, or as texts."""
-    texts = {
-        name
-        for name in there.names
-        if name in columns.names
-        and pa.types.is_string(columns.field(name).type)
-        and (
-            pa.types.is_integer(there.field(name).type)
-            or pa.types.is_decimal(there.field(name).type)
-        )
-    }
-    return kept_columns(there, columns) | texts

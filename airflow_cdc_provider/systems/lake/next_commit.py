@@ -159,6 +159,8 @@ class Mirrored:
         ]
         base: Sequence[TableFile] = read
         if loaded is not None and not new.is_anew:
+            if soft is not None:
+                require_key(table, loaded.columns, new.columns, key)
             base = loaded.files(key[0])
         elif read:
             order = SNAPSHOT_ORDER
@@ -185,9 +187,8 @@ class Mirrored:
         if loaded is None or not (new.is_of_plan or flag_in(loaded.columns, plan.shape)):
             return ()
         key = plan.target.primary_key
+        require_key(plan.sink_table, loaded.columns, new.columns, key)
         files = loaded.files(key[0])
-        if files:
-            require_key(plan.sink_table, loaded.columns, new.columns, key)
         return [_EarlierFile(each, new.columns, keeps_order=new.is_of_plan) for each in files]
 
     def _with_rows_of_before(
