@@ -7,14 +7,13 @@ from collections import Counter
 
 import pytest
 
-from airflow_cdc_provider.core.errors import IntegrityError, RefusedError, UnsupportedTableError
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.estimating import estimate
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
-from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.repairing import ask_repairs, repairs
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
@@ -222,12 +221,3 @@ def test_what_is_none_of_the_members_is_read_again_as_another_text(shop: Shop, k
         assert lake.verified("pairs").equal
         count = shop.source.execute("SELECT COUNT(*) FROM pairs", database=shop.database)
         assert [(len(lake.current("pairs")),)] == count
-
-
-def test_tables_of_current_rows_need_a_key(shop: Shop) -> None:
-    shop.at_source("CREATE TABLE pairs (a INT, b INT)")
-    Lake.of(shop, "iceberg_mirror")
-    (told,) = [each for each in check(shop.run()).findings if each.code == "table.primary_key"]
-    assert told.level is Level.BLOCK
-    with pytest.raises(UnsupportedTableError, match="no primary key"):
-        plan(shop.run())

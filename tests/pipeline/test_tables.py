@@ -189,11 +189,11 @@ def test_a_table_without_a_key_is_refused_where_its_rows_cannot_be_told_apart(
 ) -> None:
     shop.at_source("CREATE TABLE keyless (a INT)")
     shop.path.write_text(
-        f'pipeline: to_log\nsource: {{dsn_env: SHOP_DSN, tables: ["{shop.database}.*"]}}\n'
-        f"sink: {{type: changelog, path: {tmp_path / 'log'}}}\n"
+        f'pipeline: to_lake\nsource: {{dsn_env: SHOP_DSN, tables: ["{shop.database}.*"]}}\n'
+        f"sink: {{type: iceberg, path: {tmp_path / 'lake'}, mode: mirror}}\n"
     )
     (found,) = [each for each in check(shop.run()).blocks if each.code == "table.primary_key"]
-    assert "this kind of sink cannot tell rows apart without a key" in found.why
+    assert "the sink, as the file has it, cannot tell rows apart without a key" in found.why
     with pytest.raises(UnsupportedTableError, match="keyless"):
         plan(shop.run())
 
