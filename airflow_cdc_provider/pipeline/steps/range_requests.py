@@ -78,8 +78,8 @@ def resync_scope(
     """
     require_rows_can_be_read_again(run)
     require_streams_on(run, "reading rows again")
-    require_sinks_folder(run)
     plans = _plans(run)
+    require_sinks_folder(run)
     named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
     ranges: tuple[KeyRange, ...] = ()
     is_part = from_key is not None or to_key is not None or where is not None
