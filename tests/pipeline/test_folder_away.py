@@ -92,7 +92,9 @@ def test_nothing_is_begun_in_its_place_and_a_run_goes_on_once_it_is_back(
     is_there = sink.folder.exists()
     sink.shop.at_source("INSERT INTO orders (id) VALUES (80)")
     run = sink.shop.run()
-    for step in (check, plan, has_nothing_to_stream, run_until_caught_up, verify, resync_scope):
+    steps: list[Callable[..., object]] = [check, plan, has_nothing_to_stream, run_until_caught_up]
+    steps += [verify, resync_scope] if isinstance(sink.copied, Lake) else [verify]
+    for step in steps:
         with pytest.raises(LedgerSetBackError, match="has copied 1 table to it") as error:
             step(run)
         assert "`reset` the pipeline" in error.value.remedy
