@@ -156,10 +156,14 @@ class _Reading:
                 writer.close()
         return list(paths.values())
 
+    def _behind_voids(self, changes: pa.Table) -> pa.Table:
+        """Return the changes that are not void."""
+        valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
+        return changes.filter(mask_of(valid)).combine_chunks()
+
     def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the last change of each key that is not void; deletes if they are asked for."""
-        valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
-        changes = changes.filter(mask_of(valid)).combine_chunks()
+        changes = self._behind_voids(changes)
         if not changes.num_rows:
             return
         orders = as_numpy(changes.column(ORDER).combine_chunks())
@@ -185,8 +189,7 @@ class _Counting(_Reading):
 
     def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the rows that came more often than they went, and are not void."""
-        valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
-        changes = changes.filter(mask_of(valid)).combine_chunks()
+        changes = self._behind_voids(changes)
         if not changes.num_rows:
             return
         columns = [changes.column(name).combine_chunks() for name in self._key]

@@ -29,6 +29,7 @@ from airflow_cdc_provider.systems.lake.columns import (
     ROW,
     SNAPSHOT_ORDER,
 )
+from airflow_cdc_provider.systems.lake.gathered import in_columns
 from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
 
@@ -150,10 +151,4 @@ def require_key(table: TableId, there: pa.Schema, columns: pa.Schema, key: Seque
 def converted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """Return rows of before in the columns of now; NULL where a type is not the same, or wider."""
     kept = kept_columns(rows.schema, columns)
-    arrays = [
-        rows.column(field.name).cast(field.type)
-        if field.name in kept
-        else pa.nulls(rows.num_rows, field.type)
-        for field in columns
-    ]
-    return pa.table(arrays, schema=columns)
+    return in_columns(rows.select([name for name in rows.column_names if name in kept]), columns)

@@ -231,15 +231,11 @@ class Mirrored:
             yield from converted(pa.Table.from_batches([batch]), new.columns).to_batches()
 
 
-@dataclass(frozen=True, slots=True)
-class _EarlierFile:
-    """A file of a table that begins anew, in the columns that the table has then."""
+class _InColumns:
+    """A file that is read in other columns than it has."""
 
-    file: TableFile
-    columns: pa.Schema
-    keeps_order: bool
-    """Its rows' numbers are of the same log."""
-    bounds: Bounds | None = None
+    __slots__ = ()
+    file: TableFile | SealedFile
 
     @property
     def path(self) -> str:
@@ -256,6 +252,17 @@ class _EarlierFile:
         """Return its size."""
         return self.file.bytes
 
+
+@dataclass(frozen=True, slots=True)
+class _EarlierFile(_InColumns):
+    """A file of a table that begins anew, in the columns that the table has then."""
+
+    file: TableFile
+    columns: pa.Schema
+    keeps_order: bool
+    """Its rows' numbers are of the same log."""
+    bounds: Bounds | None = None
+
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows."""
         columns = pa.schema([self.columns.field(name) for name in names])
@@ -269,7 +276,7 @@ class _EarlierFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadFile:
+class _ReadFile(_InColumns):
     """A file of a snapshot's rows, which is part of no table yet."""
 
     store: ObjectStore
@@ -283,21 +290,6 @@ class _ReadFile:
         """Look at a file's bounds."""
         with opened(store, file.path) as there:
             return cls(store, file, columns, bounds_in(there.metadata, column))
-
-    @property
-    def path(self) -> str:
-        """Return its name in the store."""
-        return self.file.path
-
-    @property
-    def rows(self) -> int:
-        """Return how many rows it has."""
-        return self.file.rows
-
-    @property
-    def bytes(self) -> int:
-        """Return its size."""
-        return self.file.bytes
 
     @property
     def as_it_is(self) -> DataFile:

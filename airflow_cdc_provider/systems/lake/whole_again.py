@@ -6,8 +6,9 @@ behind it. Whether the table has the rows that were read is told by the sums of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain
 
 import pyarrow as pa
@@ -18,14 +19,14 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.engine.sink.port import JoinedRows
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.rows_again import JoinPlace, Lacking
-from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import batches_of
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
 from airflow_cdc_provider.systems.lake.multisets import NONE_VOID, Multisets, last_void
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 
-Read = Callable[[], Iterable[pa.RecordBatch]]
-"""Reads the same changes each time."""
+Read = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
+"""Reads some columns of the same changes each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,14 @@ class _Sum:
 
     def then(self, multisets: Multisets, read: Read) -> _Sum:
         """Return the sum with the changes that follow."""
-        void = last_void(read(), self.void)
-        orders = (pc.max(each.column(ORDER)).as_py() for each in read())
-        order = max((each for each in orders if each is not None), default=self.order)
+        void, order = self.void, self.order
+        for each in read((OP, ORDER)):
+            void = last_void([each], void)
+            greatest = pc.max(each.column(ORDER)).as_py()
+            order = order if greatest is None else max(order, greatest)
         before = self.total if void == self.void else 0
-        total = added_totals(before, multisets.total(read(), void))
-        return replace(self, total=total, void=void, order=max(order, self.order))
+        total = added_totals(before, multisets.total(read(multisets.read), void))
+        return replace(self, total=total, void=void, order=order)
 
 
 class LakeWholeLook:
@@ -79,10 +82,7 @@ class LakeWholeLook:
         if found is not None:
             first = max(first, found.order + 1)
             hashes = map(self._multisets.hashes, rows.to_batches())
-            total = 0
-            for each in hashes:
-                total = added_totals(total, each.total)
-            if total == found.total:
+            if reduce(added_totals, (each.total for each in hashes), 0) == found.total:
                 members = self._form.again(
                     rows.slice(0, 0), 0, place.position, place.now_us, first=first
                 )
@@ -102,10 +102,12 @@ class LakeWholeLook:
         if ahead is None or not is_usable or ahead.files < place.state.taken.get(folder, 0):
             return self._sum_of(held)
         since = place.state.changes_from(folder, ahead.files)
-        return ahead.then(
-            self._multisets,
-            lambda: chain.from_iterable(batches_of(held.store, each, columns) for each in since),
-        )
+
+        def read(names: Sequence[str]) -> Iterable[pa.RecordBatch]:
+            chosen = pa.schema([columns.field(name) for name in names])
+            return chain.from_iterable(batches_of(held.store, each, chosen) for each in since)
+
+        return ahead.then(self._multisets, read)
 
     def _sum_of(self, held: HeldTable | None) -> _Sum | None:
         """Add up all that the table holds; None if there is none, or it lacks columns."""
@@ -113,7 +115,7 @@ class LakeWholeLook:
         if held is None or columns is None:
             return None
         none = _Sum(held.plan_id, held.settled, columns)
-        return none.then(self._multisets, lambda: held.batches(self._multisets.read))
+        return none.then(self._multisets, held.batches)
 
     def _columns(self, held: HeldTable) -> pa.Schema | None:
         """Return the columns that are read of a table; None if it lacks some that rows have."""
