@@ -85,7 +85,7 @@ def test_the_list_has_problems_first_then_names_and_keeps_its_columns(
     for text in ("caught up", "web_source → web_sink", "bounded", "of 1 h"):
         assert text in row.inner_text()
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    heads = "Array.from(document.querySelectorAll('th'), (each) => each.offsetWidth)"
+    heads = "Array.from(document.querySelectorAll('.pipelines th'), (th) => th.offsetWidth)"
     before = tab.evaluate(heads)
     shot(tab, f"control-list-{width}")
     hourly.tell(HOURLY, "x" * 200)
