@@ -79,6 +79,8 @@ class JobSpec:
     """On the source, all of the job's tasks together."""
     split_rows: int = 50_000
     """Rows that a planned split holds about."""
+    split_bytes: int = 0
+    """As `SplitSize` has it."""
     backfill: bool = True
     max_split_bytes: int = 64 * 1024 * 1024
     """A split that holds more is cut in two."""

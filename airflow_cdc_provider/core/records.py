@@ -48,9 +48,11 @@ class TablePlan:
     target: TableSchema
     """As the sink has it, made by `Sink.target_of`: what is written."""
     estimated_rows: int
-    """The server's own estimate: shown as such, never computed with."""
+    """The server's own estimate: shown as such, and nothing that must be right rests on it."""
     shape: TableShape = SAME_SHAPE
     """How rows and changes of the one become those of the other."""
+    estimated_bytes: int = 0
+    """The server's own estimate of what its rows take; 0 if it is not known."""
 
     @classmethod
     def alike(cls, schema: TableSchema, sink_table: TableId, estimated_rows: int) -> TablePlan:

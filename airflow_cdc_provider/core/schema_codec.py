@@ -127,6 +127,8 @@ def plan_to_json(plan: TablePlan) -> Json:
         form["target"] = schema_to_json(plan.target)
     if not plan.shape.is_identity:
         form["shape"] = plan.shape.to_json()
+    if plan.estimated_bytes:
+        form["estimated_bytes"] = plan.estimated_bytes
     return form
 
 
@@ -138,4 +140,4 @@ def plan_from_json(form: Json, named: NamedType) -> TablePlan:
         plan = replace(plan, target=schema_from_json(form["target"], named))
     if "shape" in form:
         plan = replace(plan, shape=TableShape.from_json(form["shape"]))
-    return plan
+    return replace(plan, estimated_bytes=form.get("estimated_bytes", 0))

@@ -56,7 +56,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
                 "key_name": plan.schema.key_name,
                 "columns": _columns(plan),
                 "estimated_rows": plan.estimated_rows,
-                "estimated_splits": _splits(plan.estimated_rows, model),
+                "estimated_splits": _splits(plan, model),
             }
             for plan in preview.tables
         ],
@@ -143,9 +143,9 @@ def _would(preview: PlanPreview, model: PipelineFile) -> str:
     return f"go on reading under plan {preview.stored_plan_id}"
 
 
-def _splits(rows: int, model: PipelineFile) -> int:
-    """Estimate how many splits so many rows make."""
-    return max(1, math.ceil(rows / model.snapshot.split_rows))
+def _splits(plan: TablePlan, model: PipelineFile) -> int:
+    """Estimate how many splits a table makes."""
+    return max(1, math.ceil(plan.estimated_rows / model.split_size.rows_of(plan)))
 
 
 def run_form(done: Convergence, status: PipelineStatus, seconds: float, beside: ReadBeside) -> Form:

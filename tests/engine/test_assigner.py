@@ -279,7 +279,7 @@ class Bounds:
         self.started_at: list[Key | None] = []
 
     @contextmanager
-    def __call__(self) -> Iterator[Boundaries]:
+    def __call__(self, _: TableState) -> Iterator[Boundaries]:
         yield self.find
 
     def find(self, schema: TableSchema, start: Key | None) -> Iterator[Key]:

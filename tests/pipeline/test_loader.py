@@ -9,6 +9,7 @@ import pytest
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
+from airflow_cdc_provider.core.split_size import SplitSize
 from airflow_cdc_provider.core.throttle import ThrottleLimits
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline, parse_pipeline
@@ -37,11 +38,28 @@ def test_the_file_of_the_design_is_read() -> None:
 
 def test_what_is_left_out_has_its_default() -> None:
     model = parse_pipeline(SMALL).model
-    assert (model.state, model.snapshot.split_rows, model.stream.mode) == (
+    assert (model.state, model.split_size.rows, model.stream.mode) == (
         None,
         50_000,
         "continuous",
     )
+
+
+def test_splits_are_large_where_they_become_files_unless_the_file_says_otherwise() -> None:
+    lake = (
+        SMALL.replace("sink:\n  dsn_env: DR_DSN", "sink: {type: delta, path: /lake}")
+        + "snapshot:\n"
+    )
+    paced = "  throttle: {rows_per_second: 5}\n"
+    sizes = [
+        parse_pipeline(text).model.split_size
+        for text in (lake + "  backfill: true\n", lake + paced, lake + "  split_rows: 9\n", SMALL)
+    ]
+    assert sizes == [SplitSize(50_000, 24 << 20), SplitSize(), SplitSize(9), SplitSize()]
+    small = parse_pipeline(lake + "  max_split_mb: 16\n").model.split_size
+    assert small.bytes == 6 << 20  # of what the server stores: none is read twice for its size
+    mirror = lake.replace("/lake}", "/lake, mode: mirror}") + "  backfill: true\n"
+    assert parse_pipeline(mirror).model.split_size == SplitSize()
 
 
 def test_a_file_without_types_is_of_what_it_was_before_there_were_any() -> None:

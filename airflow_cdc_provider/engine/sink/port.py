@@ -393,6 +393,8 @@ class SinkAbilities:
     to all rows, or has under another name, are there only once the rows are written again."""
     marks_rows: bool = False
     """Its rows can be marked as deleted, and have columns of metadata."""
+    split_bytes: int = 0
+    """Splits become files, which are large enough from so many of the source's bytes on; 0: any."""
     shares_tables: bool = False
     """Several tables of the source can go to one of its tables, each with rows of its own."""
     mended_by_hand: bool = False

@@ -30,7 +30,7 @@ _STORE_EVERY_S = 0.3
 _STORE_AT_MOST = 64
 
 
-OpenBoundaries = Callable[[], AbstractContextManager[Boundaries]]
+OpenBoundaries = Callable[[TableState], AbstractContextManager[Boundaries]]
 
 
 class Planner:
@@ -87,7 +87,7 @@ class Planner:
         failures, since = 0, time.monotonic()
         while True:
             try:
-                with self._open() as boundaries:
+                with self._open(table) as boundaries:
                     self._plan(table, boundaries)
                 return
             except RetryableError as error:

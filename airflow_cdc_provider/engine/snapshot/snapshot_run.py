@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import AppliedThrough, held_by_reports
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.core.split_size import SplitSize
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
@@ -165,10 +166,11 @@ def _read(
             if table.planning_done:
                 assigner.note_if_read(table.table)
     tables = job.store.tables(spec.pipeline)
+    size = SplitSize(spec.split_rows, spec.split_bytes)
     planner = Planner(
         assigner,
         [table for table in tables if table.phase is not TablePhase.CHANGED],
-        lambda: job.source().boundaries(spec.split_rows),
+        lambda table: job.source().boundaries(size.rows_of(table.plan)),
         stored=lambda table: job.store.splits(spec.pipeline, table.table),
     )
     with planner, AssignerServer(assigner, readers.driver) as server:

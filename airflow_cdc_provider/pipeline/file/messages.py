@@ -146,7 +146,8 @@ def _number(field: FieldInfo | None) -> str:
     low = getattr(bounds.get("Ge"), "ge", None)
     above = getattr(bounds.get("Gt"), "gt", None)
     high = getattr(bounds.get("Le"), "le", None)
-    kind = "a whole number" if field is not None and field.annotation is int else "a number"
+    is_whole = field is not None and field.annotation in {int, int | None}
+    kind = "a whole number" if is_whole else "a number"
     parts = [f"of at least {low}"] if low is not None else []
     parts += [f"above {above}"] if above is not None else []
     parts += [f"of at most {high}"] if high is not None else []

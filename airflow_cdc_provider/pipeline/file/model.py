@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, SourceOptions, StreamMode
 from airflow_cdc_provider.core.named_keys import NamedKeys
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.split_size import SplitSize
 from airflow_cdc_provider.core.stream_starts import StreamStart
 from airflow_cdc_provider.core.stream_stops import StopKind, StreamStop
 from airflow_cdc_provider.core.table_patterns import TablePattern
@@ -123,7 +124,13 @@ class ThrottleSection(Section):
 class SnapshotSection(Section):
     """How tables are read."""
 
-    split_rows: int = Field(default=50_000, ge=1, description="Rows of a split, about.")
+    split_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows of a split, about. Left out: 50000; into a lake with `mode: append` as "
+        "many as make a file of some megabytes, at most a million, unless the throttle has a pace.",
+        examples=[50_000],
+    )
     max_connections: int = Field(
         default=8,
         ge=1,
@@ -559,6 +566,21 @@ class PipelineFile(Section):
     def isolates_tables(self) -> bool:
         """Whether a table that cannot go on is left alone, and the others flow on."""
         return self.stream.table_errors == "isolate" and not self.stream.stops_at
+
+    @property
+    def split_size(self) -> SplitSize:
+        """Return how much a split holds: where the file leaves it open, as much as suits the sink.
+
+        Under a pace splits are small, for each is waited for as a whole.
+        """
+        if self.snapshot.split_rows is not None:
+            return SplitSize(self.snapshot.split_rows)
+        limits = self.snapshot.throttle.limits
+        has_pace = limits.rows_per_second is not None or limits.bytes_per_second is not None
+        if has_pace:
+            return SplitSize()
+        readable = self.snapshot.max_split_mb * 1024 * 1024 * 3 // 8  # rows read are often longer
+        return SplitSize(bytes=min(self.sink.abilities.split_bytes, readable))
 
     @property
     def edge(self) -> Topology | None:

@@ -193,7 +193,10 @@ def _rows_left(run: Run) -> str:
         for each in run.store.splits(run.name)
         if each.status not in done and each.split.table in tables
     ]
-    rows = sum(run.model.snapshot.split_rows for split in unread if split.keys.end is not None)
+    size = run.model.split_size
+    rows = sum(
+        size.rows_of(tables[split.table].plan) for split in unread if split.keys.end is not None
+    )
     starts = {split.table: split.keys.start for split in unread if split.keys.end is None}
     starts |= {table: None for table, state in tables.items() if not state.planning_done}
     schemas = {table: tables[table].plan.schema for table in starts}

@@ -192,7 +192,7 @@ class _Planner:
         except ValueError as error:
             self._refuse(fact.table, str(error), _columns(schema))
             return alike(schema, target, fact.estimated_rows)
-        return TablePlan(schema, made, fact.estimated_rows, shape)
+        return TablePlan(schema, made, fact.estimated_rows, shape, fact.estimated_bytes)
 
     def _require_judgeable(self, where: RowFilter | None, schema: TableSchema) -> None:
         """Refuse a condition on rows that cannot be judged; `ValueError` names the column."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,7 +74,7 @@ class OpenFile:
         table = pa.concat_tables(self._held)
         self._held, self._held_bytes = [], 0
         if self._parquet is None:
-            self._parquet = pq.ParquetWriter(self._new.stream, table.schema)
+            self._parquet = parquet_writer(self._new.stream, table.schema)
         self._parquet.write_table(table, row_group_size=max(1, table.num_rows))
 
     def seal(self) -> SealedFile:
@@ -91,3 +92,8 @@ class OpenFile:
             if self._parquet is not None:
                 self._parquet.close()
         self._new.discard()
+
+
+def parquet_writer(stream: BinaryIO, columns: pa.Schema) -> pq.ParquetWriter:
+    """Return a writer of a Parquet file; short decimals are whole numbers, as Iceberg has them."""
+    return pq.ParquetWriter(stream, columns, store_decimal_as_integer=True)

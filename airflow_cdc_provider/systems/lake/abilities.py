@@ -19,7 +19,8 @@ ABILITIES = SinkAbilities(
     isolates_tables=True,
     keeps_columns=True,
     takes_tables_without_key=True,
+    split_bytes=24 * 1024 * 1024,
 )
 """Of tables whose rows are changes."""
-MIRRORED = replace(ABILITIES, takes_tables_without_key=False, marks_rows=True)
+MIRRORED = replace(ABILITIES, takes_tables_without_key=False, marks_rows=True, split_bytes=0)
 """Of tables that hold the current rows, which are found by their keys."""

@@ -15,12 +15,17 @@ import pyarrow as pa
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
-from airflow_cdc_provider.systems.lake.columns import ORDER
+from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.table_columns import columns_with
 from airflow_cdc_provider.systems.lake.tables.table import LoadedTable, Stamp, TableFile
 
 _SMALL_BYTES = 16 * 1024 * 1024
+_SMALL_READ_BYTES = 4 * 1024 * 1024
+"""A file of a first snapshot's rows is left alone from there on: it comes once, and in good order.
+
+So that a large table is not written twice, splits are so large that its files are.
+"""
 _MOST = 16
 """Small files that a table may have."""
 
@@ -43,12 +48,18 @@ class Compacted:
         return any(each.name.rpartition("/")[2] in names for each in self.out.made)
 
 
+def _is_small(file: TableFile) -> bool:
+    """Tell whether a file is better joined to others."""
+    is_read = file.bounds is not None and file.bounds.high == SNAPSHOT_ORDER
+    return file.bytes < (_SMALL_READ_BYTES if is_read else _SMALL_BYTES)
+
+
 def compacted(store: ObjectStore, table: TableId, loaded: LoadedTable) -> Compacted | None:
     """Write the rows of a table's small files to larger ones; None if there are not many.
 
     If it fails, no file that was made is left.
     """
-    small = [each for each in loaded.files(ORDER) if each.bytes < _SMALL_BYTES]
+    small = [each for each in loaded.files(ORDER) if _is_small(each)]
     if len(small) < _MOST:
         return None
     columns = columns_with(table, loaded.columns, (), widens=False)

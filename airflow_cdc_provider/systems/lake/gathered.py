@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_cdc_provider.core.errors import IntegrityError
-from airflow_cdc_provider.systems.file_log.files import SealedFile
+from airflow_cdc_provider.systems.file_log.files import SealedFile, parquet_writer
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.tables.table import DataFile
@@ -30,7 +30,7 @@ def gathered(store: ObjectStore, files: Sequence[SealedFile], columns: pa.Schema
     wanted, rows, order = sum(each.rows for each in files), 0, SNAPSHOT_ORDER
     new, is_sealed = store.create(name), False
     try:
-        with new.explained(), pq.ParquetWriter(new.stream, columns) as writer:
+        with new.explained(), parquet_writer(new.stream, columns) as writer:
             for group in _groups(store, files, columns):
                 rows += group.num_rows
                 order = max(order, pc.max(group.column(ORDER)).as_py())

@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from airflow_cdc_provider.systems.file_log.files import parquet_writer
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import in_columns
@@ -67,7 +68,9 @@ class SortedFiles:
             return
         rows = pa.concat_tables(self._held)
         self._held, self._size = [], 0
-        self._write(rows.sort_by([(name, "ascending") for name in self.key]))
+        if not _is_sorted(rows, self.key):
+            rows = rows.sort_by([(name, "ascending") for name in self.key])
+        self._write(rows)
 
     def discard(self) -> None:
         """Delete the files: no commit names them."""
@@ -80,7 +83,7 @@ class SortedFiles:
         name = f"{self.folder}/{self.called}-{secrets.token_hex(16)}.parquet"
         new, is_sealed = self.store.create(name), False
         try:
-            with new.explained(), pq.ParquetWriter(new.stream, self.columns) as writer:
+            with new.explained(), parquet_writer(new.stream, self.columns) as writer:
                 writer.write_table(rows, row_group_size=_GROUP_ROWS)
             size, is_sealed = new.seal(), True
         finally:
@@ -88,3 +91,14 @@ class SortedFiles:
                 new.discard()
         order = pc.max(rows.column(ORDER).fill_null(SNAPSHOT_ORDER)).as_py()
         self.made.append(DataFile(name, rows.num_rows, size, order))
+
+
+def _is_sorted(rows: pa.Table, key: Sequence[str]) -> bool:
+    """Tell whether rows are in the order of a column of whole numbers; if in doubt, no."""
+    if len(key) != 1:
+        return False
+    numbers = rows.column(key[0])
+    if numbers.null_count or not pa.types.is_signed_integer(numbers.type):
+        return False
+    found = numbers.to_numpy()
+    return bool(np.all(found[1:] >= found[:-1]))

@@ -25,7 +25,7 @@ pipeline: bench
 source: {{dsn_env: BENCH_SOURCE, tables: ["bench.lineitem"], server_id: 9910-9919}}
 sink: {{{sink}}}
 state: {{dsn_env: BENCH_STATE}}
-snapshot: {{split_rows: 50000, max_connections: 8}}
+snapshot: {{max_connections: 8}}
 """
 SINK = "type: mysql, dsn_env: BENCH_SINK"
 

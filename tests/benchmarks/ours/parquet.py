@@ -58,7 +58,7 @@ def main() -> None:
 
 def _snapshot(run: Run, spark: SparkSession, folder: Path) -> int:
     """Plan and read at the same time, as the snapshot job does."""
-    source, split_rows = run.servers.source, run.model.snapshot.split_rows
+    source, split_rows = run.servers.source, run.model.split_size.rows
     generation = run.store.ensure(run.name).generation
     (table,) = run.store.tables(run.name)
     run.store.mark_table(run.name, generation, table.table, TablePhase.SNAPSHOT)
@@ -66,7 +66,7 @@ def _snapshot(run: Run, spark: SparkSession, folder: Path) -> int:
     planner = Planner(
         assigner,
         [table],
-        lambda: open_source(source).boundaries(split_rows),
+        lambda _: open_source(source).boundaries(split_rows),
         stored=lambda planned: run.store.splits(run.name, planned.table),
     )
     with planner, AssignerServer(assigner, DriverPlace("127.0.0.1")) as server:

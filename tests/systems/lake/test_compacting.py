@@ -92,6 +92,22 @@ def test_a_table_never_has_many_small_files_and_each_row_stays(world: LakeWorld)
 
 
 @of_changes
+def test_a_file_that_a_snapshot_read_is_left_alone_unless_it_is_very_small(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    (read,) = files(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(compacting, "_SMALL_READ_BYTES", 1)
+        commits(world, 10, 30)
+        assert read in files(world)
+    commits(world, 30, 40)
+    assert read not in files(world)
+    assert published(world) == compared(world) == rows(10, 40)
+
+
+@of_changes
 def test_readers_of_commits_are_told_that_the_rows_are_the_same(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     world.lake.publish_tables()
