@@ -299,7 +299,8 @@ def verify_lines(report: VerifyReport, mending: Mending = Mending.RESYNC) -> lis
 def told_lines(report: VerifyReport) -> list[str]:
     """Return a comparison's report for a task's log: the tables that are equal share a line."""
     lines = [line for table in report.tables if not table.equal for line in verdict_lines(table)]
-    lines += [] if report.equal else [equal_tables_line(report)]
+    if not report.equal and any(table.equal for table in report.tables):
+        lines.append(equal_tables_line(report))
     return [*lines, compared_line(report)]
 
 

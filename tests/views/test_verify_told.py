@@ -33,3 +33,9 @@ def test_a_table_that_differs_has_its_lines_and_the_equal_ones_share_one() -> No
 def test_where_all_are_equal_one_line_says_so() -> None:
     (line,) = told_lines(VerifyReport((verdict("orders"), verdict("items")), 1.0))
     assert line.startswith("equal: 2 tables")
+
+
+def test_where_none_is_equal_no_line_counts_equal_ones() -> None:
+    lines = told_lines(VerifyReport((verdict("odd", missing=2),), 1.0))
+    assert not [line for line in lines if "0 of" in line]
+    assert lines[-1].startswith("DIFFERENT: 1 table")
