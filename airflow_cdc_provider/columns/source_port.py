@@ -239,6 +239,8 @@ class PreflightQuestion:
     """What the sink writes of each change beside its rows: `SinkAbilities.facts`."""
     needs_keys: str = ""
     """Why no table without a key is copied; empty if such tables are."""
+    needs_defaults: bool = True
+    """Whether the sink's columns have the defaults that the source's have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -157,6 +158,8 @@ def test_rows_stay_where_the_table_begins_again_or_the_pipeline_is_reset(lake: L
     assert told(lake)[:2] == [(0, "n0", 1, "d"), (1, "n1", 1, "d")]
     assert rows(lake)[0]["code"] is None  # a text of it would be a guess
     assert [row["code"] for row in rows(lake)][2:] == ["2", "3", "4"]
+    told_of = [each.text for each in shop.run().store.events(shop.run().name, limit=9)]
+    assert [text for text in told_of if "Rows marked in gone stay, and lose values" in text]
     assert is_equal(lake)
     lake.unlogged("DELETE FROM orders WHERE id = 2")
     reset_tables(shop.run(), [TableId(shop.database, "orders")])
@@ -169,6 +172,23 @@ def test_rows_stay_where_the_table_begins_again_or_the_pipeline_is_reset(lake: L
     run.close()
     lake.catch_up()
     assert told(lake) == [*marked, (3, "n3", 1, "d"), (4, "n4", 0, "r")]
+    assert is_equal(lake)
+
+
+def test_marked_rows_keep_numbers_whose_type_grows(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("ALTER TABLE orders ADD price DECIMAL(10,2), ADD day DATE")
+    shop.at_source("UPDATE orders SET price = id + 0.25, day = '2024-02-29'")
+    shop.at_source("DELETE FROM orders WHERE id = 0")
+    lake.catch_up()
+    shop.at_source("ALTER TABLE orders MODIFY price DECIMAL(14,4), MODIFY code DECIMAL(9,1)")
+    shop.at_source("ALTER TABLE orders MODIFY day DATETIME")
+    shop.at_source("DELETE FROM orders WHERE id = 1")
+    lake.catch_up()
+    kept = [(row["price"], row["code"], str(row["day"])) for row in rows(lake)]
+    day = "2024-02-29 00:00:00"
+    assert kept == [(n + Decimal("0.25"), Decimal(n), day) for n in range(5)]
+    assert told(lake)[:2] == [(0, "n0", 1, "d"), (1, "n1", 1, "d")]
     assert is_equal(lake)
 
 

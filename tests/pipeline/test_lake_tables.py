@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.errors import (
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
@@ -75,6 +76,24 @@ def test_changed_definitions_are_followed(lake: Lake) -> None:
         shop.at_source(f"DELETE FROM {table} WHERE id = 80")
     lake.catch_up()
     assert all(map(lake.is_equal, named.values()))
+
+
+def test_a_default_that_the_server_prints_with_a_question_mark_is_none_of_a_lake(
+    lake: Lake,
+) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY)")
+    lake.catch_up()
+    shop.at_source(
+        "ALTER TABLE orders ADD COLUMN mood CHAR(5) CHARSET utf8mb4 DEFAULT '\N{GRINNING FACE}'"
+    )
+    shop.at_source("INSERT INTO orders (id) VALUES (9)")
+    shop.at_source("INSERT INTO others VALUES (1)")
+    for _ in range(2):
+        lake.catch_up()
+        assert not check(shop.run()).blocks
+        assert all(map(lake.is_equal, ("orders", "others")))
+    assert {*lake.changes("orders").column("mood").to_pylist()} >= {"\N{GRINNING FACE}"}
 
 
 def test_a_column_is_there_without_a_row_behind_it(lake: Lake) -> None:

@@ -388,6 +388,8 @@ class SinkAbilities:
     """It has rows that nothing but their content tells apart, each as often as the source."""
     has_column_types: bool = False
     """Its columns have types, and the pipeline file may name some of them."""
+    has_defaults: bool = False
+    """Its columns have the defaults that the source's have."""
     keeps_columns: bool = False
     """Its rows stay as written, and are read by the columns of now: values that a statement gives
     to all rows, or has under another name, are there only once the rows are written again."""

@@ -92,4 +92,8 @@ def _told(change: SchemaChange) -> str:
         text += f". Left out at the sink: {', '.join(sorted(change.after.schema.ignored))}"
     if change.rereads:
         text += f". Its rows are read again: {change.difference.why}"
+        if flag := change.after.shape.deleted_flag:
+            text += (
+                f". Rows marked in {flag} stay, and lose values that their new types do not have"
+            )
     return text

@@ -504,7 +504,12 @@ class SchemaChanges:
         source, table = self._job.source(), plan.schema.table
         with source.catalogue() as catalogue:
             picked = catalogue.picked([TablePattern.of(table)])
-        question = PreflightQuestion((plan,), picked, is_snapshot_done=True)
+        question = PreflightQuestion(
+            (plan,),
+            picked,
+            is_snapshot_done=True,
+            needs_defaults=self._job.sink().abilities.has_defaults,
+        )
         return "; ".join(
             f"{finding.observed}: {finding.why}"
             for finding in source.preflight(question).findings

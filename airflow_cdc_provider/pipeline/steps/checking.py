@@ -287,9 +287,10 @@ def _preflight(
     run: Run, question: PreflightQuestion, at_sink: Sequence[TablePlan] | None = None
 ) -> tuple[Finding, ...]:
     """Return the findings of source and sink on their settings and tables."""
-    plans = question.plans if at_sink is None else at_sink
+    plans, sink = question.plans if at_sink is None else at_sink, sink_of(run)
+    question = replace(question, needs_defaults=sink.abilities.has_defaults)
     seen = source_of(run).preflight(question)
-    return (*seen.findings, *sink_of(run).preflight(plans, seen))
+    return (*seen.findings, *sink.preflight(plans, seen))
 
 
 def _as_planned(

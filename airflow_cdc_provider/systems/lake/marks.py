@@ -29,6 +29,7 @@ from airflow_cdc_provider.systems.lake.columns import (
     ROW,
     SNAPSHOT_ORDER,
 )
+from airflow_cdc_provider.systems.lake.fitting import fitting
 from airflow_cdc_provider.systems.lake.gathered import in_columns
 from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
@@ -39,11 +40,11 @@ def flag_in(columns: pa.Schema, shape: TableShape) -> str:
     return shape.deleted_flag if shape.deleted_flag in columns.names else ""
 
 
-def living(rows: pa.RecordBatch | pa.Table, flag: str) -> BoolArray:
-    """Tell which rows are not marked."""
+def living(rows: pa.RecordBatch | pa.Table, flag: str, *, unsaid: bool = False) -> BoolArray:
+    """Tell which rows are not marked, as queries do; `unsaid`: and those with NULL there."""
     found = rows.column(flag)
     found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    lives: BoolArray = as_numpy(found.fill_null(0)) == 0
+    lives: BoolArray = as_numpy(found.fill_null(0 if unsaid else 1)) == 0
     return lives
 
 
@@ -109,13 +110,13 @@ class Marking:
 
     def of_before(self, rows: pa.Table) -> pa.Table:
         """Return rows from before all changes, marked."""
-        return self._marked(rows, np.where(living(rows, self.flag), 0, -1))
+        return self._marked(rows, np.where(living(rows, self.flag, unsaid=True), 0, -1))
 
     def of_changes(self, rows: pa.Table) -> pa.Table:
         """Return changed rows, marked where their table was emptied behind them."""
         orders = as_numpy(rows.column(ORDER).combine_chunks())
         places = np.searchsorted(self._orders, orders, side="right")
-        stays = (places == len(self._orders)) | ~living(rows, self.flag)
+        stays = (places == len(self._orders)) | ~living(rows, self.flag, unsaid=True)
         stays |= as_numpy(pc.equal(rows.column(OP), "d").combine_chunks())
         return self._marked(rows, np.where(stays, -1, places))
 
@@ -148,7 +149,19 @@ def require_key(table: TableId, there: pa.Schema, columns: pa.Schema, key: Seque
         )
 
 
-def converted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return rows of before in the columns of now; NULL where a type is not the same, or wider."""
+def converted(rows: pa.Table, columns: pa.Schema, lost: set[str]) -> pa.Table:
+    """Return rows of before in the columns of now; a value that its new type does not have is NULL.
+
+    The columns in which there were such values are added to `lost`.
+    """
     kept = kept_columns(rows.schema, columns)
-    return in_columns(rows.select([name for name in rows.column_names if name in kept]), columns)
+    there = rows.select([name for name in rows.column_names if name in columns.names])
+    for place, name in enumerate(there.column_names):
+        if name in kept:
+            continue
+        field = columns.field(name)
+        values = fitting(there.column(place), field.type)
+        if values.null_count > there.column(place).null_count:
+            lost.add(name)
+        there = there.set_column(place, field, values)
+    return in_columns(there, columns)

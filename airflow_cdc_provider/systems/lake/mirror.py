@@ -283,7 +283,7 @@ class _Rewriting:
         if self._marking is None:
             return False
         flag = self._marking.flag
-        return flag not in batch.schema.names or bool(living(batch, flag).any())
+        return flag not in batch.schema.names or bool(living(batch, flag, unsaid=True).any())
 
     def _folded(self, found: Sequence[_Looked]) -> list[_Looked]:
         """Return the small files that are to share a new one with what is inserted."""

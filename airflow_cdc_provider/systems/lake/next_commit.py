@@ -151,9 +151,10 @@ class Mirrored:
         key = plan.target.primary_key
         soft = SoftDeletes(plan.shape.marks) if plan.shape.deleted_flag else None
         if soft is not None and new.is_anew:
-            earlier = self._rows_of_before(plan, loaded, new)
+            lost: set[str] = set()
+            earlier = self._rows_of_before(plan, loaded, new, lost)
             if earlier or new.before:
-                return self._with_rows_of_before(plan, earlier, new)
+                return self._with_rows_of_before(plan, earlier, new, lost)
         read = [
             _ReadFile.of(self.store, each, new.columns, key[0]) for each in _with_rows(new.read)
         ]
@@ -178,21 +179,22 @@ class Mirrored:
         return NextCommit([*kept, *done.made], done.made, done.order, unused=sorted(unused))
 
     def _rows_of_before(
-        self, plan: TablePlan, loaded: LoadedTable | None, new: Behind
+        self, plan: TablePlan, loaded: LoadedTable | None, new: Behind, lost: set[str]
     ) -> Sequence[TableFile]:
         """Return the files of a table that begins anew and may have rows marked as deleted.
 
-        One of an older plan without their column never had any.
+        One of an older plan without their column never had any. Columns whose values become NULL
+        are added to `lost`.
         """
         if loaded is None or not (new.is_of_plan or flag_in(loaded.columns, plan.shape)):
             return ()
         key = plan.target.primary_key
         require_key(plan.sink_table, loaded.columns, new.columns, key)
         files = loaded.files(key[0])
-        return [_EarlierFile(each, new.columns, keeps_order=new.is_of_plan) for each in files]
+        return [_EarlierFile(each, new.columns, lost, keeps_order=new.is_of_plan) for each in files]
 
     def _with_rows_of_before(
-        self, plan: TablePlan, earlier: Sequence[TableFile], new: Behind
+        self, plan: TablePlan, earlier: Sequence[TableFile], new: Behind, lost: set[str]
     ) -> NextCommit:
         """Write all rows anew: those that are new, and of those of before which they lack."""
         table, key = plan.sink_table, plan.target.primary_key
@@ -201,7 +203,7 @@ class Mirrored:
             first = void_before_all(plan, new.columns, new.high, time.time_ns() // 1000)
         soft = SoftDeletes(plan.shape.marks, is_anew=True, first=first)
         changes = chain(
-            chain.from_iterable(self._converted(plan, each, new) for each in new.before),
+            chain.from_iterable(self._converted(plan, each, new, lost) for each in new.before),
             chain.from_iterable(
                 batches_of(self.store, each, new.columns)
                 for each in _with_rows([*new.read, *new.changes])
@@ -209,11 +211,18 @@ class Mirrored:
         )
         out = SortedFiles(self.store, table_folder(table), new.columns, key, "mirror")
         done = rewritten(earlier, changes, out, Limit(table, self.megabytes), None, soft)
+        if lost:
+            log.warning(
+                "rows that are kept though they are not read again have NULL where the new type "
+                "of a column does not have their value: table=%s columns=%s",
+                table,
+                ", ".join(sorted(lost)),
+            )
         unused = [each.path for each in _with_rows(new.read)]
         return NextCommit(done.made, done.made, done.order, unused=unused)
 
     def _converted(
-        self, plan: TablePlan, file: SealedFile, new: Behind
+        self, plan: TablePlan, file: SealedFile, new: Behind, lost: set[str]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file of the log from before the table began anew; none if it is gone.
 
@@ -228,7 +237,7 @@ class Mirrored:
             return
         require_key(plan.sink_table, there, new.columns, plan.target.primary_key)
         for batch in batches_of(self.store, file, there):
-            yield from converted(pa.Table.from_batches([batch]), new.columns).to_batches()
+            yield from converted(pa.Table.from_batches([batch]), new.columns, lost).to_batches()
 
 
 class _InColumns:
@@ -259,6 +268,8 @@ class _EarlierFile(_InColumns):
 
     file: TableFile
     columns: pa.Schema
+    lost: set[str]
+    """Columns of which values were found that these do not have."""
     keeps_order: bool
     """Its rows' numbers are of the same log."""
     bounds: Bounds | None = None
@@ -267,7 +278,7 @@ class _EarlierFile(_InColumns):
         """Yield its rows."""
         columns = pa.schema([self.columns.field(name) for name in names])
         for batch in self.file.batches(names):
-            rows = converted(pa.Table.from_batches([batch]), columns)
+            rows = converted(pa.Table.from_batches([batch]), columns, self.lost)
             if not self.keeps_order and ORDER in names:
                 place = columns.get_field_index(ORDER)
                 none = pa.repeat(pa.scalar(SNAPSHOT_ORDER, pa.int64()), rows.num_rows)

@@ -16,6 +16,7 @@ ABILITIES = SinkAbilities(
     isolates_tables=True,
     takes_tables_without_key=True,
     has_column_types=True,
+    has_defaults=True,
     marks_rows=True,
     shares_tables=True,
     mended_by_hand=True,

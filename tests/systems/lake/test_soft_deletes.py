@@ -30,7 +30,7 @@ from tests.behaviours.sink_world import Row, delete, insert, update, worlds
 from tests.behaviours.source_log import at, point
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import again_by, begun, compared
+from tests.systems.lake.steps import again_by, append, begun, compared, delete_by_hand
 from tests.systems.lake.world import FORMATS, LakeWorld
 
 METADATA = RowMetadata(
@@ -173,6 +173,21 @@ def test_a_table_that_is_exchanged_for_other_types_keeps_marked_rows(
             (4, 7, 0, "r"),
             (5, None, 1, "d"),
         ]
+
+
+def test_a_living_row_whose_mark_somebody_took_away_is_missing_and_is_read_again(
+    world: SoftWorld,
+) -> None:
+    begun(world, (1, "a"), (2, "b"), (3, "c"))
+    world.lake.publish_tables()
+    (row,) = [each for each in there(world).to_pylist() if each["id"] == 2]
+    delete_by_hand(world, "id = 2")
+    append(world, pa.Table.from_pylist([row | {"gone": None}], schema=there(world).schema))
+    assert compared(world) == [(1, "a"), (3, "c")]
+    joins = world.opened(world.lake.open_joins())
+    join(world, joins, world.split(), (1, "a"), (2, "b"), (3, "c"))
+    world.lake.publish_tables()
+    assert told(world) == [(1, "a", 0, "r"), (2, "b", 0, "r"), (3, "c", 0, "r")]
 
 
 def test_marked_rows_whose_key_is_another_one_now_are_not_dropped_without_a_word(

@@ -48,16 +48,20 @@ _LAST_SMALL = "\uffff"
 
 
 def definition_findings(
-    connection: ServerConnection, schemas: Sequence[TableSchema]
+    connection: ServerConnection, schemas: Sequence[TableSchema], *, needs_defaults: bool = True
 ) -> Iterator[Finding]:
-    """Yield findings for definitions in which the server prints a character as `?`, or may."""
+    """Yield findings for definitions in which the server prints a character as `?`, or may.
+
+    A default counts only if the sink's table is to have it: rows have their values without it.
+    """
     for schema in schemas:
         for column in schema.columns:
             if column.type.charset not in _LARGE_CHARSETS:
                 continue
             if _doubtful(column):
                 yield from _members(connection, schema, column)
-        yield from _defaults(connection, schema)
+        if needs_defaults:
+            yield from _defaults(connection, schema)
 
 
 def _doubtful(column: Column) -> bool:

@@ -169,7 +169,7 @@ def _source(
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
     yield from table_findings(capabilities, schemas, keys, estimates, question)
-    yield from definition_findings(connection, schemas)
+    yield from definition_findings(connection, schemas, needs_defaults=question.needs_defaults)
     yield from _source_privileges(connection, capabilities, subject, plans)
 
 
