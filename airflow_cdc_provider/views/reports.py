@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.file.model import PipelineFile
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.converging import Convergence
+    from airflow_cdc_provider.pipeline.steps.done_in_run import DoneInRun
     from airflow_cdc_provider.pipeline.steps.planning import PlanPreview
-    from airflow_cdc_provider.pipeline.steps.read_beside import ReadBeside
     from airflow_cdc_provider.pipeline.steps.repairing import Repair
 
 Form = dict[str, Any]
@@ -148,7 +148,7 @@ def _splits(plan: TablePlan, model: PipelineFile) -> int:
     return max(1, math.ceil(plan.estimated_rows / model.split_size.rows_of(plan)))
 
 
-def run_form(done: Convergence, status: PipelineStatus, seconds: float, beside: ReadBeside) -> Form:
+def run_form(done: Convergence, status: PipelineStatus, seconds: float, in_all: DoneInRun) -> Form:
     """Return what a run did, and the pipeline's state after it, as JSON."""
     standing = [table.source for table in status.tables if table.phase in LEFT_ALONE]
     return {
@@ -159,8 +159,25 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float, beside: 
         "changed": list(done.plan.changed),
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
-        "stream": {**done.stream.result, "job": done.stream.is_needed},
-        "beside": {"rows": beside.rows, "tables": beside.tables},
+        "stream": {
+            **done.stream.result,
+            # the last job's, if it was not the only one
+            "changes": max(in_all.changes, int(done.stream.result.get("changes", 0))),
+            "transactions": max(
+                in_all.transactions, int(done.stream.result.get("transactions", 0))
+            ),
+            "job": done.stream.is_needed,
+        },
+        "beside": {"rows": in_all.rows, "tables": in_all.tables},
+        "failed_requests": [
+            {
+                "id": each.request_id,
+                "kind": each.kind.value,
+                "tables": [str(table) for table in each.scope.tables],
+                "error": str(each.error),
+            }
+            for each in in_all.failed
+        ],
         "consistent": not (done.inconsistent or standing)
         and done.stream.result.get("consistent") is not False
         and (status.started is None or status.is_consistent),
@@ -194,6 +211,11 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     if beside["tables"]:
         read_rows = counted(beside["rows"], "row")
         lines.append(f"beside the stream: {read_rows} of {counted(beside['tables'], 'table')} read")
+    lines += [
+        f"warning: the request {each['id']} ({each['kind']} of {', '.join(each['tables'])}) "
+        f"failed: {each['error']}"
+        for each in form["failed_requests"]
+    ]
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     waiting = ", ".join(form["inconsistent"])
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"

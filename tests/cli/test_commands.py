@@ -141,8 +141,23 @@ def test_a_run_says_how_many_rows_of_new_tables_it_read(shop: Shop, say: Say) ->
     assert "beside the stream: 4 rows of 2 tables read" in said.out
     assert "beside" not in say("run", "--until", "caught-up").out
     shop.at_source("CREATE TABLE third (id INT PRIMARY KEY)")
+    for key in (7, 8, 9):
+        shop.at_source(f"INSERT INTO orders VALUES ({key}, 'more', {key}0)")
     form = say("run", "--until", "caught-up", "--json").form
     assert form["beside"] == {"rows": 0, "tables": 1}
+    assert (form["stream"]["changes"], form["stream"]["transactions"]) == (3, 3)
+
+
+def test_a_run_says_which_requests_failed_in_it(shop: Shop, say: Say) -> None:
+    say("run", "--until", "caught-up")
+    orders = f"{shop.database}.orders"
+    words = ("--table", orders, "--column", "code", "--from", "1", "--to", "9", "--yes")
+    assert say("backfill", *words, "--id", "of-code").code == 0
+    shop.at_source("ALTER TABLE orders DROP COLUMN code")
+    said = say("run", "--until", "caught-up")
+    (line,) = [each for each in said.out.splitlines() if "of-code" in each]
+    assert line.startswith(f"warning: the request of-code (backfill of {orders}) failed: CDC-")
+    assert "of-code" not in say("run", "--until", "caught-up").out
 
 
 def test_pause_and_resume_are_heard(shop: Shop, say: Say) -> None:

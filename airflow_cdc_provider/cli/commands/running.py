@@ -16,8 +16,8 @@ from airflow_cdc_provider.pipeline.steps.converging import (
     run_continuously,
     run_until_caught_up,
 )
+from airflow_cdc_provider.pipeline.steps.done_in_run import BeforeRun
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.pipeline.steps.read_beside import ReadingsBefore
 from airflow_cdc_provider.pipeline.steps.seeding import seed
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.reports import run_form, run_lines
@@ -49,7 +49,7 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
             _seed(run, options.seeded_from, lookup, screen)
         bounded = options.until == "caught-up" or not run.model.stream.is_continuous
         step = run_until_caught_up if bounded else run_continuously
-        before = ReadingsBefore.of(run)
+        before = BeforeRun.of(run)
         with notifying(run):
             done = step(run, spark, watcher)
         status = status_of(run)
