@@ -145,6 +145,8 @@ class VerifyReport:
     """Tables that the stream leaves alone: what differs there may only be late."""
     by_reset: tuple[TableId, ...] = ()
     """Tables that are read again as a whole by `reset` alone."""
+    may_be_late: bool = False
+    """Log of the source waits, and no stream is at work: what differs may only be late."""
 
     @property
     def equal(self) -> bool:
@@ -165,6 +167,7 @@ class VerifyReport:
             "tables": [table.to_json() for table in self.tables],
             "not_copied": [str(table) for table in self.not_copied],
             "stopped": [str(table) for table in self.stopped],
+            "may_be_late": self.may_be_late,
         }
 
 

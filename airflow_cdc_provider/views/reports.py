@@ -356,7 +356,11 @@ def compared_line(report: VerifyReport) -> str:
     rows = sum(table.rows_source for table in report.tables)
     size = sum(table.bytes for table in report.tables)
     verdict = "equal" if report.equal else "DIFFERENT"
+    late = ""
+    if report.may_be_late and not report.equal:
+        late = "; log of the source waits, and no stream is at work: rows may only be late, so run "
+        late += "the pipeline before you mend any"
     return (
         f"{verdict}: {counted(len(report.tables), 'table')}, {counted(rows, 'row')}, "
-        f"{size / 1e6:,.1f} MB compared in {report.seconds:.1f} s"
+        f"{size / 1e6:,.1f} MB compared in {report.seconds:.1f} s{late}"
     )

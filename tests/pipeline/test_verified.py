@@ -12,6 +12,7 @@ from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verified import to_verify
 from airflow_cdc_provider.pipeline.steps.verifying import verify
+from airflow_cdc_provider.views.reports import compared_line
 from tests.pipeline.conftest import Shop
 from tests.pipeline.shop_tables import synced
 
@@ -29,6 +30,20 @@ def read_by_request(run: Run, part: KeyRange) -> None:
     for former, to in pairwise((RequestStatus.ASKED, RequestStatus.READING, RequestStatus.DONE)):
         run.store.move_request(run.name, generation, request.request_id, expected=former, to=to)
     run.store.release_lease(run.name, generation)
+
+
+def test_rows_that_differ_while_log_waits_for_a_stream_may_only_be_late(shop: Shop) -> None:
+    run = synced(shop)
+    assert not verify(run).may_be_late
+    shop.at_source("INSERT INTO orders VALUES (9, 'waits', 90)")
+    found = verify(run)
+    assert (found.equal, found.may_be_late) == (False, True)
+    assert "rows may only be late" in compared_line(found)
+    synced(shop)
+    shop.sink.execute("UPDATE orders SET note = 'drifted'", database=shop.target)
+    found = verify(run)
+    assert (found.equal, found.may_be_late) == (False, False)
+    assert "late" not in compared_line(found)
 
 
 def test_tables_are_compared_until_they_are_equal_and_again_when_they_are_read_or_altered(

@@ -26,7 +26,7 @@ from airflow_cdc_provider.columns.verify_port import (
     VerifySide,
 )
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.keys import Key, KeyKinds, comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import columns_in
@@ -86,7 +86,9 @@ class Pairing:
                 f"table {there.table} lacks the columns {', '.join(lacking)} of {here.table}",
                 where="the sink",
                 risk="their values are not copied",
-                remedy="apply the source's definition to the sink, then read the table again",
+                remedy="run the pipeline: it brings them, or says why not; if the table stands "
+                f"still, `reset` it with {table_option(plan.schema.table)}; the others can be "
+                "compared meanwhile, each with --table",
             )
         shared = [each for each in self.source.digests if each in self.sink.digests]
         why = self._why(plan, shared)

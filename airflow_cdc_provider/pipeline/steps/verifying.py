@@ -85,22 +85,28 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     chosen = budget.tables_of(run, [plan.schema.table for plan in asked])
     ranges = budget.ranges_of(run, [plan for plan in asked if plan.schema.table in chosen])
 
+    is_late = False
+
     @cache
     def way_back() -> WayBack | None:
         found = WayBack.of(run)
         return None if found is None else opened.enter_context(closing(found))
 
     def recheck() -> None:
+        nonlocal is_late
         may_wait = catch_up is None or _streams(run)
         if (back := way_back()) is not None:
             back.wait(timeout_s=settle_s)
         if may_wait and wait_for_stream(run, timeout_s=settle_s):
+            is_late = False
             return
         if catch_up is not None:  # also where a stream has ended meanwhile
             with suppress(TablesStoppedError):  # the report says which these are
                 catch_up()
         elif refuse_late:
             raise _late(run)
+        else:
+            is_late = True
 
     with ExitStack() as opened:
         found = compare(
@@ -124,7 +130,9 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     alone |= {plan.schema.table for plan in plans if plan.sink_table in left_alone}
     stopped = tuple(sorted(alone & compared))
     not_copied = tuple(sorted(set(picked_now(run)) - planned))
-    return with_unknown_orders(run, replace(found, not_copied=not_copied, stopped=stopped))
+    return with_unknown_orders(
+        run, replace(found, not_copied=not_copied, stopped=stopped, may_be_late=is_late)
+    )
 
 
 def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
