@@ -69,9 +69,11 @@ def fenced(place: Place, generation: int, by: int) -> FencedError | LedgerSetBac
     was: a folder that is not mounted, an empty server, a copy of before.
     """
     if generation < by:
+        what = f"the ledger of {place.pipeline} is at generation {generation}, below {by}"
+        if not generation:
+            what = f"the sink has nothing of {place.pipeline}, which has copied rows to it"
         return LedgerSetBackError(
-            f"the ledger of {place.pipeline} is at generation {generation}, below {by}: it is "
-            "gone, or set back",
+            f"{what}: it is gone, or set back",
             where=place.where,
             risk=f"none: {place.undone}",
             remedy="bring back what was there, such as a folder that is not mounted, and the job "
