@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import threading
+from dataclasses import replace
 
 import pytest
 
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
+    RefusedError,
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
@@ -182,6 +184,26 @@ def test_a_table_gets_its_first_time_without_a_zone(lake: Lake, by: str) -> None
     shop.at_source("DELETE FROM orders WHERE id = 9")
     lake.catch_up()
     assert lake.is_equal("orders")
+
+
+def test_another_mode_is_refused_by_check_and_taken_by_a_reset(lake: Lake) -> None:
+    shop = lake.shop
+    was, now = ("mirror", "append") if lake.is_mirror else ("append", "mirror")
+    text = shop.path.read_text()
+    line = "  mode: mirror\n"
+    shop.path.write_text(
+        text.replace(line, "") if lake.is_mirror else text.replace("  path:", line + "  path:")
+    )
+    with pytest.raises(
+        RefusedError, match=f"begun with `mode: {was}`, and the file says `mode: {now}`"
+    ):
+        check(shop.run())
+    run = shop.run()
+    reset(run)
+    run.close()
+    assert not check(shop.run()).blocks
+    lake.catch_up()
+    assert replace(lake, is_mirror=not lake.is_mirror).is_equal("orders")
 
 
 def test_a_type_that_does_not_fit_is_mended_by_reset_of_the_pipeline(lake: Lake) -> None:

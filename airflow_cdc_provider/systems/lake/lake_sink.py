@@ -21,6 +21,7 @@ from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
 from airflow_cdc_provider.systems.file_log.files import Format
 from airflow_cdc_provider.systems.file_log.joins import LogJoinSink
 from airflow_cdc_provider.systems.file_log.ledger import LogLedgerStore
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.row_form import LogFiles
 from airflow_cdc_provider.systems.file_log.splits import LogSplitSink
 from airflow_cdc_provider.systems.file_log.state import LogState
@@ -85,8 +86,12 @@ class LakeSink:
         return ""
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
-        """Return the preflight findings about the folder and the tables."""
-        return tuple(lake_look(self._store, self.folder, plans))
+        """Return the preflight findings about the folder and the tables; refuse another mode."""
+        found = tuple(lake_look(self._store, self.folder, plans))
+        state = Manifest(self._store, str(self.owner.pipeline)).read()
+        if state.plan_id:
+            self._commits.require_mode(state.types)
+        return found
 
     def open_side(self) -> LakeVerifySide:
         """Open the lake's side of a comparison."""
