@@ -239,6 +239,12 @@ class PreflightQuestion:
     """What the sink writes of each change beside its rows: `SinkAbilities.facts`."""
     needs_keys: str = ""
     """Why no table without a key is copied; empty if such tables are."""
+    instead_of_keys: str = ""
+    """What else than a key lets the sink have such tables; empty if nothing does."""
+    is_planned: bool = False
+    """Whether its tables are in a plan already, by the definitions of then."""
+    finds_rows: bool = True
+    """Whether the sink looks for the rows that changes are of: without a key, among all."""
 
 
 @dataclass(frozen=True, slots=True)
