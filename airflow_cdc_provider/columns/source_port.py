@@ -241,6 +241,12 @@ class PreflightQuestion:
     """Why no table without a key is copied; empty if such tables are."""
     needs_defaults: bool = True
     """Whether the sink's columns have the defaults that the source's have."""
+    instead_of_keys: str = ""
+    """What else than a key lets the sink have such tables; empty if nothing does."""
+    is_planned: bool = False
+    """Whether its tables are in a plan already, by the definitions of then."""
+    finds_rows: bool = True
+    """Whether the sink looks for the rows that changes are of: without a key, among all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -472,8 +472,12 @@ def only_of(table: object) -> Iterator[None]:
 
 def printed(code: str, what: str, *others: str) -> str:
     """Return an error's code and texts as one message."""
-    texts = [mark + text for mark, text in zip(MARKS, others, strict=True) if text]
-    return f"{code} {what}" + "".join(texts)
+    message = f"{code} {what}"
+    for mark, text in zip(MARKS, others, strict=True):
+        if text:
+            # a statement may end the text before
+            message = f"{message.removesuffix(';')}{mark}{text}"
+    return message
 
 
 def error_class(code: str) -> type[CdcError]:

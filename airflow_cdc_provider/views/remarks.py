@@ -61,19 +61,16 @@ def remark_lines(status: PipelineStatus) -> list[str]:
             f"reason: {made['reason']}"
         )
     return lines + [
-        f"  {table.source}: {_without_splits(table)}"
+        f"  {table.source}: {awaited}"
         for table in status.tables
-        if table.by_request and table.phase != FOLLOWING
+        if table.by_request and table.phase != FOLLOWING and (awaited := _awaited_rows(table))
     ]
 
 
-def _without_splits(table: TableStatus) -> str:
-    """Describe where the rows of a table come from that has no splits of a snapshot."""
+def _awaited_rows(table: TableStatus) -> str:
+    """Say which requests read a table that has no splits of a snapshot; empty once it has rows."""
     if table.requests:
         return f"its rows are read by {', '.join(table.requests)}"
     if table.phase in _UNREAD:
         return "its rows wait for a request that reads them"
-    return (
-        "this state has no snapshot of its rows: they came by a request, by the opposite edge, or "
-        "before the state was lost"
-    )
+    return ""

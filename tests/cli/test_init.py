@@ -175,6 +175,15 @@ def test_tables_without_a_key_are_left_out_with_the_reason(shop: Shop, init: Ini
     assert load_pipeline(shop.path).model.source.exclude == (f"{shop.database}.keyless",)
 
 
+def test_a_folder_as_the_sink_is_said_to_be_written_by_hand(shop: Shop, init: Init) -> None:
+    said = init(str(shop.path), "--source", "SHOP_DSN", "--sink", "/data/lake", "--table", "a.b")
+    assert said.code == ExitCode.REFUSED
+    assert "for servers only: a folder or bucket is written into the file by hand" in said.err
+    said = init(str(shop.path), "--source", "NO_DSN", "--sink", "DR_DSN", "--table", "a.b")
+    assert "folder" not in said.err
+    assert files(shop) == []
+
+
 def test_a_wrong_answer_is_asked_again_with_the_reason(shop: Shop, init: Init) -> None:
     every = f"{shop.database}.*"
     servers = ["NO_DSN", "SHOP_DSN", "DR_DSN"]

@@ -97,6 +97,12 @@ def test_a_table_keeps_its_error_whole_where_the_way_back_is_added() -> None:
     assert found.remedy == "mend it; then `resume` with --table shop.orders"
 
 
+def test_a_statement_that_ends_a_text_keeps_one_semicolon() -> None:
+    error = errors.PreflightError("Fix: SET PERSIST a = 'b';", "check", remedy="GRANT c;")
+    said = f"{error.code} Fix: SET PERSIST a = 'b'; where: check; what to do: GRANT c;"
+    assert str(error) == said
+
+
 def test_the_longest_error_fits_into_a_statement_of_four_megabytes() -> None:
     texts = ["🙂" * (MOST_CHARACTERS + 1)] * 4
     assert 2 * len(StoredError.of(errors.RefusedError(*texts)).text) < 4 << 20

@@ -75,7 +75,11 @@ class WithoutKey:
         self, notes: LakeNotes
     ) -> None:
         shop = notes.shop
-        assert not [each for each in check(shop.run()).findings if each.level is Level.BLOCK]
+        found = check(shop.run()).findings
+        assert not [each for each in found if each.level is Level.BLOCK]
+        (told,) = [each for each in found if each.code == "table.primary_key"]
+        assert "read as one split" in told.why
+        assert "makes the sink read" not in told.why
         with beside(notes.write, every_s=0.01):
             for _ in range(3):
                 catch_up(shop)

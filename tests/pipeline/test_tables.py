@@ -194,6 +194,7 @@ def test_a_table_without_a_key_is_refused_where_its_rows_cannot_be_told_apart(
     )
     (found,) = [each for each in check(shop.run()).blocks if each.code == "table.primary_key"]
     assert "the sink, as the file has it, cannot tell rows apart without a key" in found.why
+    assert "; or write mode: append under sink" in found.fix
     with pytest.raises(UnsupportedTableError, match="keyless"):
         plan(shop.run())
 

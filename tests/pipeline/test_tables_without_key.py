@@ -41,6 +41,8 @@ class WithoutKey:
         shop = notes.shop
         (told,) = [each for each in check(shop.run()).findings if each.code == "table.primary_key"]
         assert told.level is Level.WARN
+        assert "makes the sink read its whole table" in told.why
+        assert "`reset`" not in told.fix
         form = plan_form(preview(shop.run()), shop.run().model)
         assert any(
             f"{notes.table} -> " in each and ": no key, ~" in each for each in plan_lines(form)
@@ -54,6 +56,9 @@ class WithoutKey:
         done = run.store.request(run.name, asked.request_id)
         assert done is not None
         assert done.status is RequestStatus.DONE
+        (told,) = [each for each in check(run).findings if each.code == "table.primary_key"]
+        assert "stops at this statement" in told.fix
+        assert f"`reset` with --table {notes.table}" in told.fix
         assert notes.is_equal()
         for statement in (
             "ALTER TABLE notes ADD COLUMN more VARCHAR(9) NOT NULL DEFAULT 'x' AFTER n",

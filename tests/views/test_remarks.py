@@ -32,13 +32,18 @@ def table(phase: TablePhase, *requests: str) -> TableStatus:
         (table(TablePhase.PLANNED, "add-1"), "its rows are read by add-1"),
         (table(TablePhase.CONSISTENT, "resync-1"), "its rows are read by resync-1"),
         (table(TablePhase.PLANNED), "its rows wait for a request that reads them"),
-        (table(TablePhase.CONSISTENT), "this state has no snapshot of its rows: they came by"),
-        (table(TablePhase.FAILED), "this state has no snapshot of its rows: they came by"),
     ],
 )
-def test_rows_that_no_snapshot_read_say_where_they_come_from(shown: TableStatus, said: str) -> None:
+def test_rows_that_no_snapshot_reads_say_which_request_reads_them(
+    shown: TableStatus, said: str
+) -> None:
     (line,) = remark_lines(seen(shown))
     assert line.startswith(f"  {shown.source}: {said}")
+
+
+@pytest.mark.parametrize("phase", [TablePhase.CONSISTENT, TablePhase.FAILED])
+def test_rows_that_came_beside_the_stream_need_no_remark(phase: TablePhase) -> None:
+    assert remark_lines(seen(table(phase))) == []
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 conflict was"), (2, "2 conflicts were")])

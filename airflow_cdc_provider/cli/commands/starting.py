@@ -45,6 +45,10 @@ from airflow_cdc_provider.views.display import Screen
 Answer = TypeVar("Answer")
 _MODES = ("continuous", "bounded")
 _VERIFY = ("after_snapshot", "always", "never")
+_FOLDERS = (
+    "; `init` writes files for servers only: a folder or bucket is written into the file by hand, "
+    "as docs/quick_start_lake.md shows"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ def _server(given: str | None, part: Part, lookup: Lookup, screen: Screen) -> _S
     """Return the server that an option or answer names, once it has answered."""
 
     def connected(text: str) -> _Server:
-        reference, dsn = _found(text, lookup)
+        reference, dsn = _found(text, lookup, more=_FOLDERS if part is Part.SINK else "")
         server = _Server(reference, _endpoint(text, dsn))
         look = look_at(server.endpoint, part)
         for fact in look.facts:
@@ -165,8 +169,11 @@ def _server(given: str | None, part: Part, lookup: Lookup, screen: Screen) -> _S
     return _asked(screen, given, f"--{part}", question, connected)
 
 
-def _found(text: str, lookup: Lookup) -> tuple[Reference, str]:
-    """Find a DSN in the environment, else in a connection of that name."""
+def _found(text: str, lookup: Lookup, *, more: str = "") -> tuple[Reference, str]:
+    """Find a DSN in the environment, else in a connection of that name.
+
+    `more` is added to what to do where there is none.
+    """
     for key in ("dsn_env", "conn_id"):
         with suppress(ValidationError):
             reference = Reference.model_validate({key: text})
@@ -174,7 +181,7 @@ def _found(text: str, lookup: Lookup) -> tuple[Reference, str]:
                 return reference, dsn
     raise WrongValueError(
         f"there is no environment variable and no connection {text!r}",
-        "export NAME='mysql://user:password@host:3306/', or add the connection to Airflow",
+        "export NAME='mysql://user:password@host:3306/', or add the connection to Airflow" + more,
     )
 
 

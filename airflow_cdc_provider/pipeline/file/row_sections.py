@@ -28,18 +28,18 @@ class MetadataSection(Section):
     operation: _ColumnName | None = Field(
         default=None,
         description="`r` read, `c` inserted, `u` updated, `d` deleted, `t` truncated.",
-        examples=["_op"],
+        examples=["_last_op"],
     )
     position: _ColumnName | None = Field(
         default=None,
         description="The place in the source's log: where the transaction begins, or, of a row "
         "that was read, the place whose state it is.",
-        examples=["_position"],
+        examples=["_last_position"],
     )
     committed_at: _ColumnName | None = Field(
         default=None,
         description="When the source committed it, in UTC; NULL of a row that was read.",
-        examples=["_committed_at"],
+        examples=["_last_commit"],
     )
     table: _ColumnName | None = Field(
         default=None, description="The source's table.", examples=["_table"]

@@ -196,6 +196,7 @@ def _checked(run: Run) -> CheckReport:
             is_new=not is_planned and run.model.source.has_written_ids,
             facts=sink_of(run).abilities.facts,
             needs_keys=needs_keys(run.loaded),
+            is_planned=bool(planned_tables(run, claimed)),
         ),
         at_sink=_as_planned(run, planned.plans, changing),
     )
@@ -288,7 +289,12 @@ def _preflight(
 ) -> tuple[Finding, ...]:
     """Return the findings of source and sink on their settings and tables."""
     plans, sink = question.plans if at_sink is None else at_sink, sink_of(run)
-    question = replace(question, needs_defaults=sink.abilities.has_defaults)
+    question = replace(
+        question,
+        needs_defaults=sink.abilities.has_defaults,
+        instead_of_keys=run.model.sink.instead_of_keys,
+        finds_rows=sink.abilities.upserts,
+    )
     seen = source_of(run).preflight(question)
     return (*seen.findings, *sink.preflight(plans, seen))
 

@@ -240,13 +240,14 @@ def require_keys(loaded: LoadedPipeline, plans: Iterable[TablePlan]) -> None:
     why = needs_keys(loaded)
     without = [plan.schema.table for plan in plans if not plan.schema.has_key]
     if without and why:
+        mode = loaded.model.sink.instead_of_keys
         raise UnsupportedTableError(
             "no primary key, and no unique key over NOT NULL columns, on "
             f"{', '.join(map(str, without))}",
             where="source",
             risk=f"{why}; changes would be lost or doubled",
             remedy="add a primary key (ALTER TABLE ... ADD PRIMARY KEY), or leave them out, in the "
-            f"file under source: {exclude_line(without)}",
+            f"file under source: {exclude_line(without)}{f'; or {mode}' if mode else ''}",
         )
 
 

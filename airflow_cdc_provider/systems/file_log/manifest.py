@@ -77,9 +77,9 @@ class Manifest:
         state = self.read_any()
         if state.pipeline not in ("", self._pipeline):
             raise RefusedError(
-                f"the folder is the change log of pipeline {state.pipeline}",
+                f"the folder belongs to pipeline {state.pipeline}",
                 where=str(self.root),
-                risk="two pipelines would write one log; nothing was changed",
+                risk="two pipelines would write into one folder; nothing was changed",
                 remedy=f"give {self._pipeline} a folder of its own as the sink's path",
             )
         return state

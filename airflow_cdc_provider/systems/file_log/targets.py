@@ -217,11 +217,11 @@ def _none_of(kind: ColumnType) -> str:
 
 
 def _taken(plan: TablePlan, state: LogState) -> TargetConflict:
-    """Return the conflict of a folder that is another pipeline's change log."""
+    """Return the conflict of a folder that belongs to another pipeline."""
     return TargetConflict(
         table=plan.sink_table,
         pipeline=state.pipeline,
-        text=f"the folder is the change log of the pipeline {state.pipeline}",
+        text=f"the folder belongs to the pipeline {state.pipeline}",
         remedy="give this pipeline a folder of its own as the sink's path",
     )
 

@@ -82,6 +82,16 @@ class LakeSinkSection(SinkSection):
         )
 
     @property
+    def instead_of_keys(self) -> str:
+        """Return the mode whose tables need no key, where this one's do."""
+        if self.mode == "append":
+            return ""
+        return (
+            "write mode: append under sink, whose tables need no key; a pipeline that has begun "
+            "goes on so after `reset`"
+        )
+
+    @property
     def address(self) -> str:
         """Return the URL of the folder, with the tables' format and pace."""
         mirror_mb = self.rewrite_mb if self.mode == "mirror" else 0

@@ -32,7 +32,12 @@ OpenTables = Callable[[LogState], LakeTables]
 """Opens a folder's tables, as a state of the log knows them."""
 Found = TypeVar("Found")
 _TRIES = 5
-_NOISE = re.compile(r"\x1b\[[0-9;]*m|\(Background on this error at: [^)]*\)")
+_NOISE = re.compile(
+    r"\x1b\[[0-9;]*m"
+    r"|\(Background on this error at: [^)]*\)"
+    r"|\[(?:SQL|parameters): .*?\](?=\s*(?:\n|\Z|\[parameters: |\(Background ))",
+    re.DOTALL,
+)
 _LONGEST = 400
 
 
@@ -164,7 +169,7 @@ def libraries_explained(told: Callable[[Exception], SinkUnreachableError]) -> It
 
 
 def said_by(error: Exception) -> str:
-    """Return what a library says in its error, in one line, without colours and links."""
+    """Return what a library says in its error, in one line, without colours, links and SQL."""
     text = " ".join(_NOISE.sub("", str(error)).split())
     return f"{type(error).__name__}: {text[:_LONGEST]}"
 

@@ -121,6 +121,12 @@ def names_twice(plan: TablePlan) -> list[str]:
     return sorted(name for name, count in Counter((*names, *CHANGE_COLUMNS)).items() if count > 1)
 
 
+def twice_text(names: Sequence[str]) -> str:
+    """Return that columns of these names would be in a table twice."""
+    word = "column" if len(names) == 1 else "columns"
+    return f"{word} {', '.join(names)} would be there twice"
+
+
 def _columns(plan: TablePlan) -> Iterator[Finding]:
     """Yield a finding if a table's columns cannot be told apart at the sink."""
     if twice := names_twice(plan):
@@ -128,8 +134,9 @@ def _columns(plan: TablePlan) -> Iterator[Finding]:
             LakeCode.COLUMN_NAME,
             Level.BLOCK,
             str(plan.schema.table),
-            f"column {', '.join(twice)} would be there twice",
+            twice_text(twice),
             f"names that differ by more than case, and none of {', '.join(CHANGE_COLUMNS)}",
             "readers could not tell the columns apart",
-            "rename it in the pipeline file (tables.columns.rename, or the names under metadata)",
+            f"rename {'them' if twice[1:] else 'it'} in the pipeline file (tables.columns.rename, "
+            "or the names under metadata)",
         )

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.targets import LogTables
 from airflow_cdc_provider.systems.files.opening import Root
-from airflow_cdc_provider.systems.lake.preflight import names_twice
+from airflow_cdc_provider.systems.lake.preflight import names_twice, twice_text
 from airflow_cdc_provider.systems.lake.table_columns import is_wider
 
 _SMALL = frozenset({"tinyint", "smallint", "mediumint", "int"})
@@ -37,7 +37,7 @@ class LakeTargetTables(LogTables):
         for plan in plans:
             if twice := names_twice(plan):
                 raise RefusedError(
-                    f"{plan.schema.table}: column {', '.join(twice)} would be there twice",
+                    f"{plan.schema.table}: {twice_text(twice)}",
                     where=f"table {plan.sink_table}",
                     risk="readers could not tell the columns apart; nothing was committed",
                     remedy="rename it in the pipeline file (tables.columns.rename) or at the "

@@ -173,6 +173,11 @@ class SinkSection(Section):
         )
 
     @property
+    def instead_of_keys(self) -> str:
+        """Return what to write here to have tables without a key; empty if nothing helps."""
+        return ""
+
+    @property
     def reference(self) -> Reference | None:
         """Return the section if it refers to a server; None if it says the sink's place itself."""
         return self if isinstance(self, Reference) else None

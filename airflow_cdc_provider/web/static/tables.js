@@ -197,4 +197,4 @@ const rowsByRequest = (table) =>
       ? "It began without a snapshot: rows of before are as they were at the sink."
       : UNREAD.has(table.phase)
         ? "Its rows wait for a request that reads them."
-        : "This state has no snapshot of its rows: they came by a request, by the opposite edge, or before the state was lost.";
+        : "Its rows did not come by the first snapshot, but beside the stream, by the opposite edge, or before this state.";

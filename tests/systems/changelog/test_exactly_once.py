@@ -231,7 +231,7 @@ class TestOwners:
 
     def test_another_pipelines_folder_is_refused(self, world: ChangelogWorld) -> None:
         other = ChangelogWorld.__new__(ChangelogWorld)
-        with pytest.raises(RefusedError, match="change log of pipeline"):
+        with pytest.raises(RefusedError, match="the folder belongs to pipeline"):
             ChangelogWorld.__init__(other, root=world.root, form=world.form)
 
 

@@ -261,6 +261,7 @@ def test_names_that_a_lakes_own_columns_have_are_refused(tmp_path: Path) -> None
             each for each in lake_look(world.store, world.place, [world.orders]) if each.fix
         ]
         assert "metadata" in finding.fix
+        assert finding.observed == "columns _op, _position would be there twice"
 
 
 def dropped(world: SoftWorld) -> None:

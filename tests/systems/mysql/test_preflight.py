@@ -24,6 +24,7 @@ from airflow_cdc_provider.systems.mysql.preflight.open_transactions import open_
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import table_facts
+from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.server.privileges import parse_grants
 from airflow_cdc_provider.systems.registry import open_sink
@@ -533,6 +534,28 @@ def test_partitioned_tables_are_named(
     endpoints = Endpoint.parse(mysql_server.dsn()), Endpoint.parse(mysql_sink.dsn())
     found = [f for f in preflight(*endpoints, plans, picked=picked) if f.code == "table.partitions"]
     assert [(f.level, f.subject) for f in found] == [(Level.WARN, f"{mysql_database}.p")]
+
+
+@pytest.mark.parametrize("is_snapshot_done", [True, False])
+def test_without_gtids_a_missing_right_is_said_to_refuse_what_is_read_later(
+    is_snapshot_done: bool,
+) -> None:
+    with MySqlServer(NO_GTIDS) as server:
+        server.execute("CREATE USER plain IDENTIFIED BY 'plain_secret'")
+        server.execute("GRANT REPLICATION CLIENT ON *.* TO plain")
+        plain = Endpoint.parse(server.dsn("plain", "plain_secret"))
+        with closing(connect(plain, purpose="test")) as connection:
+            capabilities = read_capabilities(connection)
+            found = list(
+                log_findings(connection, capabilities, "source", is_snapshot_done=is_snapshot_done)
+            )
+    (prepared,) = [each for each in found if each.lacks == "XA_RECOVER_ADMIN"]
+    assert prepared.level is (Level.WARN if is_snapshot_done else Level.BLOCK)
+    assert "requests such as `resync`, and tables that are added" in prepared.why
+    (long,) = [each for each in found if each.lacks == "PROCESS"]
+    assert long.level is Level.INFO
+    (mode,) = [each.observed for each in found if each.code == "source.watermark"]
+    assert mode == "low watermarks are taken by log_file_start"
 
 
 def test_a_statement_of_somebody_that_innodb_trx_cannot_show_blocks_nothing(

@@ -150,7 +150,8 @@ class Code(FindingCode):
         "info, warn, block",
         "something could not be looked at. Blocks: whether a server that does not log what "
         "it replicates is a replica (`SLAVE MONITOR` on MariaDB), and on MySQL without "
-        "GTIDs whether XA transactions are prepared (`XA_RECOVER_ADMIN`)",
+        "GTIDs whether XA transactions are prepared (`XA_RECOVER_ADMIN`), a warning once the "
+        "snapshot is done: what is read from then on needs it",
     )
     SOURCE_SELECT = (
         "source.select",

@@ -28,6 +28,7 @@ from airflow_cdc_provider.systems.mysql.preflight.rights import to_see_the_logs_
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.systems.mysql.server.connection import query_named
 from airflow_cdc_provider.systems.mysql.server.privileges import account_name
+from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_status
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -101,7 +102,7 @@ def log_findings(
     """Yield the findings about the source server and its log."""
     yield from _server(capabilities, subject)
     yield from name_findings(capabilities, subject)
-    yield _watermark(capabilities, subject)
+    yield _watermark(connection, capabilities, subject)
     if not capabilities.has_log:
         return
     yield from written_log_findings(connection, capabilities, subject)
@@ -210,9 +211,11 @@ def version_findings(capabilities: Capabilities, subject: str) -> Iterator[Findi
         )
 
 
-def _watermark(capabilities: Capabilities, subject: str) -> Finding:
+def _watermark(connection: ServerConnection, capabilities: Capabilities, subject: str) -> Finding:
     """Return the finding about how low watermarks are taken, or that they cannot be."""
     modes = capabilities.watermark_modes
+    if WatermarkMode.LOG_STATUS in modes and not may_read_log_status(connection):
+        modes = tuple(mode for mode in modes if mode is not WatermarkMode.LOG_STATUS)
     if modes:
         return Finding(
             Code.SOURCE_WATERMARK,

@@ -30,6 +30,12 @@ _LONG_TRANSACTION_S = 600
 _SHOWN_XA = 3
 _NOT_SHOWN = 3854
 """MySQL's INNODB_TRX holds the statements that run, in utf8mb3."""
+_STREAM_STOPS = "the stream stops if the log with their rows is purged by their commit"
+_SPLITS_ASK = (
+    "without GTIDs each split asks for them and is refused without an answer: so are the "
+    "snapshot, requests such as `resync`, and tables that are added or read again; the stream "
+    "flows without it"
+)
 
 
 def open_transactions(
@@ -48,19 +54,19 @@ def _prepared(
 ) -> Iterator[Finding]:
     """Yield a finding about prepared XA transactions, or that the account cannot see them."""
     level = Level.BLOCK if are_awaited else Level.WARN
+    splits_ask = not capabilities.has_gtids
     match look(lambda: prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)):
         case Seen(prepared):
             yield _are_prepared(prepared, level, subject)
         case QueryDenied() as denied:
             yield unseen(
                 Code.SOURCE_UNSEEN,
-                Level.BLOCK if are_awaited else Level.INFO,
+                level if splits_ask else Level.INFO,
                 subject,
                 denied,
                 Doubt(
                     what="whether XA transactions are prepared",
-                    why="the stream stops if the log with their rows is purged by their commit; "
-                    "without GTIDs every split asks for them, and is not read without an answer",
+                    why=_SPLITS_ASK if splits_ask else _STREAM_STOPS,
                     grant=grant_everywhere(TO_SEE_PREPARED, account_name(connection)),
                 ),
             )

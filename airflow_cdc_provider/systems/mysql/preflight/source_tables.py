@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from airflow_cdc_provider.columns.source_port import PreflightQuestion
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level
-from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import (
+    TableId,
+    quote_identifier,
+    quote_table,
+    table_option,
+)
 from airflow_cdc_provider.core.keys import bounding, comparable
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_picks import exclude_line, in_file
@@ -35,7 +40,7 @@ def table_findings(
     keyless = [schema.table for schema in schemas if not schema.has_key]
     # a stream stops one table and lets the others flow, so each has a finding of its own
     for tables in [[table] for table in keyless] if question.is_snapshot_done else [keyless]:
-        yield from _keyless(tables, question.needs_keys)
+        yield from _keyless(tables, question)
     for schema in schemas:
         yield from _engine(schema)
         yield from _key(schema, estimates.get(schema.table, 0))
@@ -115,7 +120,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
     )
 
 
-def _keyless(tables: Sequence[TableId], needs_keys: str) -> Iterator[Finding]:
+def _keyless(tables: Sequence[TableId], question: PreflightQuestion) -> Iterator[Finding]:
     """Yield one finding about these tables without a key, with statements that add one."""
     if not tables:
         return
@@ -124,19 +129,34 @@ def _keyless(tables: Sequence[TableId], needs_keys: str) -> Iterator[Finding]:
         "AUTO_INCREMENT PRIMARY KEY;"
         for table in tables
     )
-    why = (
-        "each is read as one split, at a moment when nobody writes to it; an update or a delete "
-        "makes the sink read its whole table, unless an index of it helps; and a part of it cannot "
-        "be read again"
+    if question.is_planned:
+        named = " ".join(map(table_option, tables))
+        alters += (
+            " A table that is read already stops at this statement, and its error says how it "
+            f"begins again: by `reset` with {named}, once the snapshot is done."
+        )
+    searches = (
+        "an update or a delete makes the sink read its whole table, unless an index of it helps; "
+        if question.finds_rows
+        else ""
     )
+    why = (
+        f"each is read as one split, at a moment when nobody writes to it; {searches}and a part of "
+        "it cannot be read again"
+    )
+    if needs_keys := question.needs_keys:
+        why = f"{needs_keys}: changes would be lost or doubled"
+    fix = f"{alters} Or leave them out, in the file under source: {exclude_line(tables)}"
+    if needs_keys and question.instead_of_keys:
+        fix += f"; or {question.instead_of_keys}"
     yield Finding(
         Code.TABLE_PRIMARY_KEY,
         Level.BLOCK if needs_keys else Level.WARN,
         ", ".join(map(str, tables)),
         "no primary key, and no unique key over NOT NULL columns",
         "a primary key, or a unique key of whole columns that are all NOT NULL",
-        f"{needs_keys}: changes would be lost or doubled" if needs_keys else why,
-        f"{alters} Or leave them out, in the file under source: {exclude_line(tables)}",
+        why,
+        fix,
         only=str(tables[0]) if len(tables) == 1 else "",
     )
 
