@@ -134,6 +134,8 @@ class AssignerServer:
                     middle = key_from_json(message["middle"])
                     if middle is not None:
                         self._assigner.cut(split_from_json(message["split"]), middle)
+                case "failed":
+                    return self._failed(message)
                 case "refuse":
                     error = CdcError.from_json(message["error"])
                     self._assigner.refuse(split_from_json(message["split"]), error)
@@ -153,6 +155,14 @@ class AssignerServer:
             "split": split_to_json(claim.split),
             "attempt": claim.attempt,
         }
+
+    def _failed(self, message: Message) -> Message:
+        """Note that a split failed; tell its reader whether to try again."""
+        error = CdcError.from_json(message["error"])
+        split = split_from_json(message["split"])
+        if self._assigner.failed(split, error, wait_s=message["wait_s"]):
+            return {"answer": "noted"}
+        return {"answer": NoClaim.END.value}
 
 
 def _listener(place: DriverPlace) -> socket.socket:

@@ -50,6 +50,11 @@ class RemoteAssigner:
         """Replace a split that is too big by its two halves."""
         self._ask({"ask": "cut", "split": split_to_json(split), "middle": key_to_json(middle)})
 
+    def failed(self, split: SnapshotSplit, error: CdcError, *, wait_s: float) -> bool:
+        """Report that a split failed and is tried again in `wait_s`; False if the job ends."""
+        message = {"split": split_to_json(split), "error": error.to_json(), "wait_s": wait_s}
+        return bool(self._ask({"ask": "failed", **message})["answer"] != "end")
+
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
         """Report that a split failed with an error that a retry cannot fix."""
         self._ask({"ask": "refuse", "split": split_to_json(split), "error": error.to_json()})
