@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -37,6 +39,7 @@ from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddre
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.reader_task import ReadersEnd, ReaderTask, read_splits
 from airflow_cdc_provider.engine.snapshot.split_failures import SplitFailures
+from airflow_cdc_provider.engine.snapshot.split_queue import Claim
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
@@ -207,10 +210,26 @@ def test_what_ends_with_a_refused_split_is_not_said_to_be_over(seen: Seen) -> No
 def test_a_reader_whose_split_fails_heeds_that_the_job_is_to_end(seen: Seen) -> None:
     servers = served(seen, *[FULL] * 9, splits=2)
     servers.stops_at = 2
-    end = read(servers, BackOff(0.01, 0.01))
+    end = read(servers, BackOff(0.01, 60.0, give_up_s=600.0))
     assert (end.splits, list(end.errors), len(servers.shown)) == (0, [], 2)
     states = {state.status for state in seen.store.splits(SHOP)}
     assert states == {SplitStatus.READING, SplitStatus.PLANNED}
+
+
+def test_a_reader_that_waits_to_try_again_ends_at_once_with_the_job(seen: Seen) -> None:
+    servers = served(seen, FULL)
+    began_s = time.monotonic()
+    threading.Timer(0.5, servers.assigner.queue.stop).start()
+    end = read(servers, BackOff(60.0, 60.0))
+    assert (end.splits, list(end.errors), len(servers.shown)) == (0, [], 1)
+    assert time.monotonic() - began_s < 20
+
+
+def test_a_reader_tries_again_after_its_wait(seen: Seen) -> None:
+    servers = served(seen, FULL)
+    began_s = time.monotonic()
+    assert read(servers, BackOff(0.3)).splits == 1
+    assert time.monotonic() - began_s >= 0.3
 
 
 def test_what_one_more_read_mends_is_no_outage(seen: Seen) -> None:
@@ -259,7 +278,8 @@ def test_a_split_of_a_lost_reader_goes_on_failing_at_the_next_one(seen: Seen) ->
     servers = served(seen)
     for reader in range(2):
         claimed = servers.assigner.claim(reader, wait_s=1.0)
-        assert servers.assigner.failed(split(0), FULL, wait_s=1.0), claimed
+        assert isinstance(claimed, Claim)
+        servers.assigner.failed(claimed.split, FULL, wait_s=1.0)
         servers.assigner.reader_lost(reader)
     assert seen.codes() == [("CDC-SNK-001", 2)]
 

@@ -206,12 +206,9 @@ class SplitAssigner:
         self.queue.cut(split, halves)
         log.info("split too big, cut: split=%s halves=%d,%d", split.split_id, number, number + 1)
 
-    def failed(self, split: SnapshotSplit, error: CdcError, *, wait_s: float) -> bool:
-        """Note that a split failed and is tried again in `wait_s`; False if the job ends."""
-        if self.queue.is_stopped:
-            return False
+    def failed(self, split: SnapshotSplit, error: CdcError, *, wait_s: float) -> None:
+        """Note that a split failed, and that its reader tries it again in `wait_s` seconds."""
         self.failures.note(split, error, wait_s=wait_s)
-        return True
 
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
         """Note that a split cannot be read: its table fails, other tables continue."""

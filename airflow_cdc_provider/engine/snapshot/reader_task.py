@@ -160,9 +160,8 @@ class _Reader:
                     return None
                 log.warning("split is tried again: split=%s cause=%s", split.split_id, told)
                 wait_s = self._task.back_off.wait_s(failures)
-                if not assigner.failed(split, told, wait_s=wait_s):
+                if not assigner.wait_to_retry(split, told, wait_s=wait_s):
                     return None
-                time.sleep(wait_s)
             except CdcError as error:
                 self.close()
                 assigner.refuse(split, error.rewritten(self._task.secrets.scrub))
