@@ -33,6 +33,8 @@ class Part(StrEnum):
     """Writes of the job that wait at the sink for another session's lock."""
     WORK = "work"
     """The job's own work."""
+    READERS = "readers"
+    """A snapshot's readers, which try their splits again."""
     TABLES = "tables"
     """Commits of the sink's tables, which follow its log of files."""
     SINK = "sink"
@@ -104,6 +106,13 @@ class Outages:
             outage = self._open.pop(part, None)
             if outage is not None:
                 self._leave(outage, is_over=True)
+
+    def given_up(self, part: Part) -> None:
+        """Note that a part does not try any more what failed; no event says that it is over."""
+        with self._lock:
+            outage = self._open.pop(part, None)
+            if outage is not None:
+                self._leave(outage, is_over=outage.error.code in self._ending)
 
     def _leave(self, outage: Outage, *, is_over: bool) -> None:
         """Note that a part does not meet an outage any more: `is_over`, or it meets another."""

@@ -31,6 +31,8 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.split_planner import cut_in_two
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
+from airflow_cdc_provider.engine.outages import Outages
+from airflow_cdc_provider.engine.snapshot.split_failures import SplitFailures
 from airflow_cdc_provider.engine.snapshot.split_queue import Claim, NoClaim, SplitQueue
 from airflow_cdc_provider.engine.throttle.throttle import Leave, Refusal, Throttle
 
@@ -104,6 +106,8 @@ class SplitAssigner:
         self._back_off = back_off or BackOff()
         self.throttle = Throttle()
         """Each split waits there before it is given out."""
+        self.failures = SplitFailures(Outages(store, name, generation))
+        """The splits that readers try again."""
         self._leaves: dict[str, Leave] = {}
         """Under which the splits are read that are not reported yet."""
         self._writing = threading.RLock()
@@ -168,6 +172,7 @@ class SplitAssigner:
 
         `read_rows` is how many rows were read for it, if the file's filter left some out.
         """
+        self.failures.over(report.split_id)
         split = self.queue.finish(report.split_id)
         if split is None:
             return
@@ -190,6 +195,7 @@ class SplitAssigner:
 
     def cut(self, split: SnapshotSplit, middle: Key) -> None:
         """Replace a split that is too big by its two halves."""
+        self.failures.over(split.split_id)
         number = self.numbers.take(split.table, 2)
         halves = cut_in_two(split, middle, next_number=number)
         with self._writing:
@@ -199,6 +205,10 @@ class SplitAssigner:
             self._mark(split, SplitStatus.CUT)
         self.queue.cut(split, halves)
         log.info("split too big, cut: split=%s halves=%d,%d", split.split_id, number, number + 1)
+
+    def failed(self, split: SnapshotSplit, error: CdcError, *, wait_s: float) -> None:
+        """Note that a split failed, and that its reader tries it again in `wait_s` seconds."""
+        self.failures.note(split, error, wait_s=wait_s)
 
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
         """Note that a split cannot be read: its table fails, other tables continue."""
@@ -212,6 +222,7 @@ class SplitAssigner:
         `at` says for the log which part of it failed.
         """
         self.queue.fail_table(table, error)
+        self.failures.given_up(table)
         if self._begins_again and isinstance(error, TableChangedError):
             seen = error.short_message()
             log.warning("table begins again: table=%s at=%s seen=%s", table, at, seen)

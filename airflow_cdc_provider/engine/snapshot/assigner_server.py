@@ -134,6 +134,12 @@ class AssignerServer:
                     middle = key_from_json(message["middle"])
                     if middle is not None:
                         self._assigner.cut(split_from_json(message["split"]), middle)
+                case "failed":
+                    error = CdcError.from_json(message["error"])
+                    split = split_from_json(message["split"])
+                    self._assigner.failed(split, error, wait_s=message["wait_s"])
+                case "pause":
+                    return self._pause(message["wait_s"])
                 case "refuse":
                     error = CdcError.from_json(message["error"])
                     self._assigner.refuse(split_from_json(message["split"]), error)
@@ -153,6 +159,11 @@ class AssignerServer:
             "split": split_to_json(claim.split),
             "attempt": claim.attempt,
         }
+
+    def _pause(self, wait_s: float) -> Message:
+        """Wait with a reader until it tries its split again; the end comes at once."""
+        is_over = self._assigner.queue.wait_until_over(wait_s)
+        return {"answer": (NoClaim.END if is_over else NoClaim.WAIT).value}
 
 
 def _listener(place: DriverPlace) -> socket.socket:

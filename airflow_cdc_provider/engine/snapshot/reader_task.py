@@ -3,9 +3,10 @@
 A reader pulls splits until none is left, or until it has worked for some minutes and another
 follows it: claim, read with watermarks, publish with the report in
 one sink transaction, report, and the next. It opens its connections when it gets its first split
-and keeps them. What may pass is tried again in place with growing waits, over fresh connections;
-a split that is too big is cut in two; what reading again does not mend is refused. Expected
-failures leave as rows, never as exceptions, of which Spark would keep only the text.
+and keeps them. What may pass is tried again in place with growing waits, over fresh connections,
+and the driver hears of each such failure; a split that is too big is cut in two; what reading again
+does not mend is refused. Expected failures leave as rows, never as exceptions, of which Spark would
+keep only the text.
 
 Nothing here knows the state store: the driver does, and the ledger in the sink has the truth.
 """
@@ -134,7 +135,10 @@ class _Reader:
         self._sink: SplitSink | None = None
 
     def read(self, split: SnapshotSplit, assigner: RemoteAssigner) -> SplitReport | None:
-        """Read and publish one split with retries; return its report, None if cut or refused."""
+        """Read and publish one split with retries; return its report.
+
+        None if it was cut or refused, or if the job ends while the split fails.
+        """
         failures, since = 0, time.monotonic()
         while True:
             try:
@@ -150,11 +154,14 @@ class _Reader:
             except RetryableError as error:
                 self.close()
                 failures += 1
+                told = error.rewritten(self._task.secrets.scrub)
                 if self._task.back_off.is_over(time.monotonic() - since):
-                    assigner.refuse(split, error)
+                    assigner.refuse(split, told)
                     return None
-                log.warning("split is tried again: split=%s cause=%s", split.split_id, error)
-                time.sleep(self._task.back_off.wait_s(failures))
+                log.warning("split is tried again: split=%s cause=%s", split.split_id, told)
+                wait_s = self._task.back_off.wait_s(failures)
+                if not assigner.wait_to_retry(split, told, wait_s=wait_s):
+                    return None
             except CdcError as error:
                 self.close()
                 assigner.refuse(split, error.rewritten(self._task.secrets.scrub))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from airflow_cdc_provider.core.codec import (
@@ -49,6 +50,17 @@ class RemoteAssigner:
     def cut(self, split: SnapshotSplit, middle: Key) -> None:
         """Replace a split that is too big by its two halves."""
         self._ask({"ask": "cut", "split": split_to_json(split), "middle": key_to_json(middle)})
+
+    def wait_to_retry(self, split: SnapshotSplit, error: CdcError, *, wait_s: float) -> bool:
+        """Report that a split failed, and wait until it is tried again; False if the job ends."""
+        until_s = time.monotonic() + wait_s
+        message = {"split": split_to_json(split), "error": error.to_json(), "wait_s": wait_s}
+        self._ask({"ask": "failed", **message})
+        while (left_s := until_s - time.monotonic()) > 0:
+            answer = self._ask({"ask": "pause", "wait_s": min(left_s, LONG_POLL_S)})
+            if answer["answer"] == "end":
+                return False
+        return True
 
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
         """Report that a split failed with an error that a retry cannot fix."""

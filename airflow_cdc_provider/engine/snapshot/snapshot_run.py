@@ -41,6 +41,7 @@ from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.planner import Planner
 from airflow_cdc_provider.engine.snapshot.reader_task import ReaderTask
+from airflow_cdc_provider.engine.snapshot.split_failures import SplitFailures
 from airflow_cdc_provider.engine.throttle.load_watch import LoadWatch
 from airflow_cdc_provider.engine.throttle.throttle import Throttle
 
@@ -114,6 +115,7 @@ def _own_and_read(
         stop=job.stop,
     ):
         retries = Retries(job, ending, back_off)
+        assigner.failures = SplitFailures(retries.outages, retries.warn)
         retries.outages.tell()  # which process is at work
         try:
             with watched_servers(job, retries.outages):
