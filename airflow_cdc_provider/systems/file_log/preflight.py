@@ -19,8 +19,8 @@ class LogCode(FindingCode):
     FOLDER = (
         "sink.folder",
         "block",
-        "of a change log or a lake: its folder cannot be written to, or its file system gives one "
-        "name twice",
+        "of a change log or a lake: its folder cannot be written to or has no room, or its file "
+        "system gives one name twice",
     )
     STORE = (
         "sink.store",

@@ -20,7 +20,10 @@ from airflow_cdc_provider.core.errors import CdcError, RefusedError, SinkUnreach
 from airflow_cdc_provider.systems.files.object_store import Unfit
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNFINISHED = ".unfinished"
+_TRIED_BYTES = 1024 * 1024
+"""A folder that has no room for so much takes no file of a commit."""
 
 
 class FileStore:
@@ -104,17 +107,22 @@ class FileStore:
         return FileStore(self._path(folder), self._top)
 
     def why_unfit(self, folder: str) -> Unfit | None:
-        """Try whether the file system links a name only once; return what it does instead."""
+        """Try whether the file system has room, and links a name only once.
+
+        Return what it does instead.
+        """
         known = (self._root / folder, self._root, *self._root.parents)
         there = next(each for each in known if each.is_dir())
         tried = [there / f".tried-{secrets.token_hex(8)}" for _ in range(3)]
         try:
             for each in tried[:2]:
-                write_whole(each, b"")
+                write_whole(each, bytes(_TRIED_BYTES))
             if not link_once(tried[0], tried[2]) or link_once(tried[1], tried[2]):
                 return _unfit("a name was given twice")
-        except (OSError, CdcError) as error:
-            return _unfit(error.what if isinstance(error, CdcError) else str(error))
+        except CdcError as error:
+            return _unfit(error.what)
+        except OSError as error:
+            return _full(str(error)) if error.errno in _NO_ROOM else _unfit(str(error))
         finally:
             with suppress(OSError):
                 for each in tried:
@@ -191,6 +199,16 @@ def _unfit(observed: str) -> Unfit:
     )
 
 
+def _full(observed: str) -> Unfit:
+    """Return why a folder without room cannot be used."""
+    return Unfit(
+        observed,
+        wanted="room for the files of commits",
+        why="nothing could be committed; what is there stays as it is",
+        remedy="make room, or give the folder a larger disk or quota",
+    )
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a new file and flush it to the disk."""
     with path.open("xb") as file:
@@ -240,5 +258,6 @@ def explained(path: Path) -> Iterator[None]:
             f"{error.strerror or error}",
             where=str(path),
             risk="none: what no manifest names does not count",
-            remedy="make the folder writable and give it room, then run again",
+            remedy="make the folder writable and give it room; what is at work tries it again by "
+            "itself, else run again",
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -48,6 +49,21 @@ class TestAFolder(ObjectStoreBehaviours):
         assert not folder.exists()
         store.put_if_absent("one", b"x")
         assert [each.name for each in folder.iterdir()] == ["one"]
+
+    def test_one_without_room_is_unfit_and_nothing_is_left_of_the_trial(
+        self, store: ObjectStore, folder: Path
+    ) -> None:
+        assert store.why_unfit("_manifest") is None
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most[1]))  # as a quota would
+        try:
+            unfit = store.why_unfit("_manifest")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, most)
+        assert unfit is not None
+        assert "too large" in unfit.observed
+        assert "make room" in unfit.remedy
+        assert not [*folder.iterdir()]
 
     def test_a_folder_that_is_gone_is_not_made_anew_by_a_file_in_pieces(
         self, store: ObjectStore, folder: Path
