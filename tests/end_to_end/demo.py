@@ -174,6 +174,8 @@ def _with_airflow(
         screen.say("the sink equals the source" if equal else "THE SINK DIFFERS FROM THE SOURCE")
         if KEEP:
             _leave_up(demo)
+        else:
+            screen.say("all of it is stopped now; KEEP=1 would leave it up to be looked at")
         _end(demo)
     airflow.stop()
     return 0 if equal else 1
@@ -231,7 +233,6 @@ def _show_figures(demo: Demo, writer: Writer, report: VerifyReport) -> None:
         if name != "snapshot"
     ]
     facts.append(("altogether", f"{time.monotonic() - demo.figures.began:.1f} s"))
-    facts.append(("Airflow", demo.airflow.url))
     for name, value in facts:
         rows.add_row(name, value)
     Console(highlight=False).print(rows)
