@@ -107,11 +107,11 @@ class Lake:
         return True
 
     def verified(self, *tables: str) -> VerifyReport:
-        """Compare tables by verify."""
+        """Compare tables by verify, all or those that are named."""
         run = self.shop.run()
         try:
             named = [TableId(self.shop.database, table) for table in tables]
-            return verify(run, tables=named, values=True)
+            return verify(run, tables=named or None, values=True)
         finally:
             run.close()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from deltalake import write_deltalake
 
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.verify_report import DifferenceKind, TableVerdict
 from airflow_cdc_provider.engine.verify import comparison
 from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
@@ -112,12 +115,22 @@ def test_each_types_values_are_equal_or_named(
 @pytest.mark.parametrize("lake", ["delta"], indirect=True)
 def test_a_table_whose_changes_were_doubled_is_equal_again_once_it_is_reset(lake: Lake) -> None:
     lake.logged("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
-    lake.logged("CREATE TABLE other (id INT PRIMARY KEY)")
+    lake.logged("CREATE TABLE other (id INT PRIMARY KEY)", "CREATE TABLE third LIKE other")
     lake.catch_up()
     table = TableId(lake.shop.database, "t")
     write_deltalake(str(lake.folder / str(table)), lake.changes("t"), mode="append")
     with pytest.raises(IntegrityError, match="t has changes twice, 2 at least"):
         lake.verified("t")
+    lake.unlogged("INSERT INTO third VALUES (77)")
+    with pytest.raises(IntegrityError) as error:
+        lake.verified()
+    told = error.value.what
+    assert re.search(r"t has changes twice, .*; \S+third differs: 1 missing.*; 1 other table", told)
+    shop = lake.shop
+    noted = shop.run().store.note(shop.run().name, NoteKind.VERIFIED)
+    assert noted is not None
+    compared = {name.split(".")[1]: each["equal"] for name, each in noted.form["tables"].items()}
+    assert (compared["third"], compared["other"]) == (False, True)
     assert lake.current("t") == lake.source_rows("t")
     reset_some(lake.shop.run(), [table])
     lake.catch_up()

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from airflow_cdc_provider.columns.source_port import Source, Verifies, offered
 from airflow_cdc_provider.columns.verify_port import Buckets, Hashes, Part, Sum
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import CdcError, IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import SourceOptions
 from airflow_cdc_provider.core.keys import KeyRange
@@ -58,6 +58,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     by_columns: bool = False,
     is_written_at_both: bool = False,
     options: SourceOptions | None = None,
+    failed: dict[TableId, CdcError] | None = None,
 ) -> VerifyReport:
     """Compare source and sink tables, all or those of `tables`; return the report.
 
@@ -67,7 +68,8 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     without it `settle_s` seconds are waited instead. With `values` the rows that are shown have the
     values that differ. With `by_columns` no digest of the systems' own is used.
     `is_written_at_both` says that the sink is a node that others write to. `options` are those by
-    which the source's rows were read.
+    which the source's rows were read. `failed` takes the tables that cannot be compared, each with
+    its error, and the others are compared; without it the first one ends the comparison.
     """
     started = time.monotonic()
     wanted = [plan for plan in plans if tables is None or plan.schema.table in set(tables)]
@@ -80,7 +82,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     ):
         pairing = Pairing(here, there, sink.target_of, by_columns)
         run = _Run(pairing, thread, chunk_rows)
-        found = [run.compare(plan, ranges.get(plan.schema.table)) for plan in wanted]
+        found = list(_compared(run, wanted, ranges, failed))
         wait = recheck or (lambda: time.sleep(settle_s))
         run.settle(found, wait, is_written_at_both=is_written_at_both)
         for comparison in found:
@@ -89,6 +91,25 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
                 comparison.show_values()
         verdicts = tuple(comparison.verdict() for comparison in found)
     return VerifyReport(verdicts, time.monotonic() - started)
+
+
+def _compared(
+    run: _Run,
+    plans: Sequence[TablePlan],
+    ranges: Mapping[TableId, Sequence[KeyRange]],
+    failed: dict[TableId, CdcError] | None,
+) -> Iterator[Comparison]:
+    """Yield the comparisons of tables; those that cannot be compared are added to `failed`."""
+    for plan in plans:
+        table = plan.schema.table
+        try:
+            comparison = run.compare(plan, ranges.get(table))
+        except (RefusedError, IntegrityError) as error:
+            if failed is None:
+                raise
+            failed[table] = error
+        else:
+            yield comparison
 
 
 class _Run:

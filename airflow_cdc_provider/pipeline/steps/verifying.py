@@ -9,19 +9,21 @@ is nothing to wait for: what differs, differs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import cache
 
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
+    CdcError,
     RefusedError,
     RetryableError,
     TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.verify.verify import verify as compare
@@ -108,6 +110,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         else:
             is_late = True
 
+    failed: dict[TableId, CdcError] = {}
     with ExitStack() as opened:
         found = compare(
             source_of(run),
@@ -119,10 +122,13 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
             ranges=ranges,
             is_written_at_both=run.model.edge is not None,
             options=run.model.source_options,
+            failed=failed,
         )
         back = way_back()
         left_alone = frozenset() if back is None else back.stopped()
     note_verified(run, found, began_us)
+    if failed:
+        raise _incomplete(failed, found)
     planned = {plan.schema.table for plan in plans}
     compared = {verdict.table for verdict in found.tables}
     with closing(open_targets(run)) as targets:
@@ -133,6 +139,16 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     return with_unknown_orders(
         run, replace(found, not_copied=not_copied, stopped=stopped, may_be_late=is_late)
     )
+
+
+def _incomplete(failed: Mapping[TableId, CdcError], found: VerifyReport) -> CdcError:
+    """Return the error of the first table that cannot be compared; it says what the others are."""
+    first, *more = failed
+    told = [f"nor can {table} be compared: {failed[table].what}" for table in more]
+    told += [f"{each.table} differs: {each}" for each in found.tables if not each.equal]
+    equal = sum(each.equal for each in found.tables)
+    told += [f"{counted(equal, 'other table')} equal"] if equal else []
+    return failed[first].saying("; ".join([failed[first].what, *told]))
 
 
 def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
