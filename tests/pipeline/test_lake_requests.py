@@ -167,7 +167,11 @@ def test_what_a_lake_cannot_find_is_refused_by_name(lake: Lake) -> None:
         ) as error:
             refused(lake.shop.run(), scope)
         assert "`reset` with --table" in str(error.value)
+        assert "ask for the others" not in str(error.value)
     run = lake.shop.run()
+    with pytest.raises(RefusedError) as error:
+        ask_resync(run, resync_scope(run, []))
+    assert f"ask for the others with --table {lake.shop.database}.orders" in error.value.remedy
     chosen = resync_scope(run, [f"{lake.shop.database}.orders"], where="flag > 3")
     with pytest.raises(RefusedError, match="a lake does not know the source's SQL"):
         ask_resync(run, chosen)

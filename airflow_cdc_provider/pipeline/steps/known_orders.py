@@ -23,13 +23,15 @@ def require_known_orders(run: Run, scope: Scope) -> None:
     if found:
         keys = ", ".join(f"{each.table} ({', '.join(each.primary_key)})" for each in found)
         options = " ".join(table_option(each.table) for each in found)
+        unknown = {each.table for each in found}
+        others = [table_option(table) for table in scope.tables if table not in unknown]
+        rest = f"; ask for the others with {' '.join(others)}" if others else ""
         raise RefusedError(
             f"the order of these keys is the server's own: {keys}; a sink of type "
             f"{run.model.sink.type} finds no rows by it",
             where="tables of the request",
             risk=NOTHING_CHANGED,
-            remedy=f"`reset` with {options}: they are read as a whole, and the others flow on; "
-            "of the others name those that you want with --table",
+            remedy=f"`reset` with {options}: they are read as a whole, while others flow on{rest}",
         ).about(*(each.table for each in found))
 
 
