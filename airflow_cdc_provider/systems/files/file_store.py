@@ -115,8 +115,8 @@ class FileStore:
         there = next(each for each in known if each.is_dir())
         tried = [there / f".tried-{secrets.token_hex(8)}" for _ in range(3)]
         try:
-            for each in tried[:2]:
-                write_whole(each, bytes(_TRIED_BYTES))
+            write_whole(tried[0], bytes(_TRIED_BYTES))
+            write_whole(tried[1], b"")
             if not link_once(tried[0], tried[2]) or link_once(tried[1], tried[2]):
                 return _unfit("a name was given twice")
         except CdcError as error:
