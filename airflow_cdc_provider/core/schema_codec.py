@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.table_schema import (
     TypeKind,
     UniqueKey,
 )
-from airflow_cdc_provider.core.table_shape import TableShape
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
 
 NamedType = Callable[[Json], ColumnType]
 """Reads a type that was stored before types had kinds."""
@@ -125,7 +125,7 @@ def plan_to_json(plan: TablePlan) -> Json:
     }
     if plan.target != replace(plan.schema, table=plan.sink_table):
         form["target"] = schema_to_json(plan.target)
-    if not plan.shape.is_identity:
+    if plan.shape != SAME_SHAPE:
         form["shape"] = plan.shape.to_json()
     if plan.estimated_bytes:
         form["estimated_bytes"] = plan.estimated_bytes

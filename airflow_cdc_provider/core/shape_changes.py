@@ -20,12 +20,13 @@ from airflow_cdc_provider.core.row_filters import columns_in
 from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.core.table_shape import TableShape
+from airflow_cdc_provider.core.table_shape import SAME_SHAPE, TableShape
 
 
 def lost_names(plan: TablePlan, now: TableSchema) -> str:
     """Return why a table's shape does not fit its new definition, empty if it does."""
-    lost = sorted(plan.shape.named - {column.name for column in now.copied_columns})
+    named = plan.shape.named_in(plan.schema)
+    lost = sorted(named - {column.name for column in now.copied_columns})
     return f"the pipeline names its columns {', '.join(lost)}, which are gone" if lost else ""
 
 
@@ -36,7 +37,7 @@ def difference_at_sink(
 
     `statements` are the log's between the two definitions; none if the log was not asked.
     """
-    if after.shape.is_identity:
+    if after.shape == SAME_SHAPE:
         return found
     unanswered = unanswered_by_shape(found, before, after, statements)
     refused = "; ".join(filter(None, (found.refused, unanswered)))
@@ -60,7 +61,7 @@ def unanswered_by_shape(
 
     `found` is the difference of the source's definitions as they are read.
     """
-    if after.shape.is_identity:
+    if after.shape == SAME_SHAPE:
         return ""
     reasons = (*_refusals(found, before, after), *_taken_names(before, after, statements))
     return "; ".join(reasons)
@@ -68,12 +69,12 @@ def unanswered_by_shape(
 
 def _refusals(found: Difference, before: TablePlan, after: TablePlan) -> Iterator[str]:
     """Yield why a table's shape does not tell how the change is followed."""
-    shape = after.shape
+    shape, named = after.shape, after.shape.named_in(before.schema)
     were, are = ({c.name for c in plan.schema.columns} for plan in (before, after))
     gone = {*shape.left_out} & were - are
     if gone and found.added:  # one of these may be it, by another name
         yield f"its column {', '.join(sorted(gone))}, which is left out, is gone or renamed"
-    other = sorted(old for old, _ in (*found.renamed, *found.traded) if old in shape.named)
+    other = sorted(old for old, _ in (*found.renamed, *found.traded) if old in named)
     if other:
         yield f"the pipeline names its columns {', '.join(other)}, which are called otherwise now"
     judged = _judged(shape) & {*found.modified}

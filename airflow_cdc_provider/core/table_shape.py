@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.row_filters import (
     filter_to_json,
 )
 from airflow_cdc_provider.core.row_metadata import NO_METADATA, MetadataTypes, RowMetadata
+from airflow_cdc_provider.core.table_layout import NO_LAYOUT, TableLayout
 from airflow_cdc_provider.core.table_schema import (
     Column,
     ColumnType,
@@ -114,11 +115,13 @@ class TableShape:
 
     It is the first of the sink's key. Empty: the sink's table holds this table alone.
     """
+    layout: TableLayout = NO_LAYOUT
+    """Of the sink's files: no row or column differs by it."""
 
     @property
     def is_identity(self) -> bool:
         """Tell whether rows and changes of the sink's table are the source's."""
-        return self == SAME_SHAPE
+        return replace(self, layout=NO_LAYOUT) == SAME_SHAPE
 
     def columns_of(self, schema: TableSchema) -> tuple[OutputColumn, ...]:
         """Return the sink's columns without flag and metadata, and without computed ones."""
@@ -186,6 +189,12 @@ class TableShape:
         where = () if self.where is None else columns_in(self.where)
         return frozenset((*(each.source for each in self.columns if each.source), *where))
 
+    def named_in(self, schema: TableSchema) -> frozenset[str]:
+        """Return those columns of a table that have to stay, those that lay out its files too."""
+        sources = {each.name: each.source for each in self.columns}
+        laid = {sources.get(name, name) for name in self.layout.columns}
+        return self.named | laid.intersection(column.name for column in schema.columns)
+
     def is_same_for(self, schema: TableSchema, other: TableShape) -> bool:
         """Tell whether a table has the same rows and columns by both, in whatever order."""
         names = {column.name for column in schema.columns}
@@ -251,6 +260,7 @@ class TableShape:
             # not named by earlier releases
             metadata=RowMetadata(**form.get("metadata", {})),
             shard=form.get("shard", ""),
+            layout=TableLayout.from_json(form.get("layout", {})),
         )
 
 

@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.lifecycle import LEFT_ALONE
 from airflow_cdc_provider.core.plurals import counted
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import KeyList
+from airflow_cdc_provider.core.table_layout import TableLayout
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.error_lines import all_finding_lines
 from airflow_cdc_provider.views.event_forms import event_forms, event_line
@@ -70,8 +71,9 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
 
 def _columns(plan: TablePlan) -> str:
     """Return how the sink's columns differ from the source's, empty if they do not."""
+    laid = _layout(plan.shape.layout)
     if plan.shape.is_identity:
-        return ""
+        return laid.removeprefix(", ")
     outputs = plan.shape.columns_of(plan.schema)
     copied, all_of = [each for each in outputs if each.source], plan.schema.copied_columns
     renamed = [f"{o.source} as {o.name}" for o in copied if o.source != o.name]
@@ -83,7 +85,13 @@ def _columns(plan: TablePlan) -> str:
     told = "".join(f", {word}: {', '.join(names)}" for word, names in parts if names)
     told += "" if shard is None else f", shard: {shard.name} = {shard.constant}"
     marks = _marks(plan)
-    return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}{marks}"
+    return f"{len({each.source for each in copied})} of {len(all_of)} columns{told}{marks}{laid}"
+
+
+def _layout(layout: TableLayout) -> str:
+    """Return how the sink's files are laid out, empty if the file does not say."""
+    parts = (("partitioned by", map(str, layout.partitions)), ("sorted by", layout.order))
+    return "".join(f", {word} {', '.join(names)}" for word, names in parts if names)
 
 
 def _marks(plan: TablePlan) -> str:

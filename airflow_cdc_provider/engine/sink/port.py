@@ -397,6 +397,8 @@ class SinkAbilities:
     """Its rows can be marked as deleted, and have columns of metadata."""
     split_bytes: int = 0
     """Splits become files, which are large enough from so many of the source's bytes on; 0: any."""
+    lays_out_files: bool = False
+    """Its tables are files that have partitions, and rows in an order that the file names."""
     shares_tables: bool = False
     """Several tables of the source can go to one of its tables, each with rows of its own."""
     mended_by_hand: bool = False

@@ -32,6 +32,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _nothing_shown(file)
     yield from _types(file)
     yield from _marks(file)
+    yield from _layouts(file)
     yield from _shards(file)
     yield from _throttle(file)
     yield from _spark_settings(file)
@@ -148,6 +149,16 @@ def _marks(file: PipelineFile) -> Iterator[Found]:
             continue
         what, fix = file.sink.marks_instead
         yield ("tables", name, "deletes" if table.deletes == "soft" else "metadata"), what, fix
+
+
+def _layouts(file: PipelineFile) -> Iterator[Found]:
+    """Yield partitions and orders of rows for a sink whose tables are no files of their own."""
+    for name, table in file.tables.items():
+        if file.sink.abilities.lays_out_files or not table.shape.layout.columns:
+            continue
+        key = "partition_by" if table.partition_by else "sort_by"
+        what = f"a sink of type {file.sink.type} has no files of a table to lay out"
+        yield ("tables", name, key), what, "remove it, or write to a lake (iceberg, delta)"
 
 
 def _shards(file: PipelineFile) -> Iterator[Found]:

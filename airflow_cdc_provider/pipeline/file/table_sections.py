@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from airflow_cdc_provider.core.filter_text import parse_filter
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_layout import PartitionField, TableLayout
 from airflow_cdc_provider.core.table_shape import Mask, MaskKind, OutputColumn, TableShape
 from airflow_cdc_provider.core.wrong_value import WrongValueError
 from airflow_cdc_provider.pipeline.file.mask_sections import MaskSetting, SaltReference
@@ -36,6 +37,20 @@ def _condition(value: Any) -> Any:
 
 
 RowCondition = Annotated[str, BeforeValidator(_condition)]
+
+
+def _partition(value: Any) -> Any:
+    """Check what the rows of a partition share."""
+    if not isinstance(value, str):
+        return value
+    try:
+        PartitionField.parse(value)
+    except ValueError as error:
+        raise WrongValueError(str(error), "write it as region, day(created_at)") from None
+    return value
+
+
+Partition = Annotated[str, BeforeValidator(_partition)]
 
 
 class ColumnsSection(Section):
@@ -161,6 +176,18 @@ class TableSection(Section):
         description="Several tables go to one at the sink, and this column tells their rows apart.",
         examples=[{"column": "shop", "value": "database"}],
     )
+    partition_by: tuple[Partition, ...] = Field(
+        default=(),
+        description="[Partitions](lake_layout.md) of a table in a lake, by columns as it has them: "
+        "`region`, `day(created_at)` or year, month, hour, `bucket(16, id)`, `truncate(1000, id)`.",
+        examples=[["day(created_at)", "region"]],
+    )
+    sort_by: tuple[_ColumnName, ...] = Field(
+        default=(),
+        description="The columns of a table in a lake, as it has them, that the rows of each file "
+        "are sorted by.",
+        examples=[["customer_id"]],
+    )
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
@@ -170,6 +197,9 @@ class TableSection(Section):
                 f"deletes are hard, so no row is ever marked in {self.metadata.deleted}",
                 "write deletes: soft, or take deleted from metadata",
             )
+        layout = self.shape.layout
+        for each in (*_twice(map(str, layout.partitions)), *_twice(layout.order)):
+            raise WrongValueError(f"{each} is named twice", "name it once")
         marks = self.shape.marks
         others = {*self.columns.include, *self.columns.rename.values(), *self.columns.constants}
         others -= {*self.columns.rename}
@@ -221,6 +251,7 @@ class TableSection(Section):
             where=None if self.where is None else parse_filter(self.where),
             deleted_flag=flag if self.deletes == "soft" else "",
             metadata=self.metadata.metadata,
+            layout=TableLayout(tuple(map(PartitionField.parse, self.partition_by)), self.sort_by),
         )
 
 

@@ -172,17 +172,20 @@ def _shapes(
     for plan in plans:
         table = plan.schema.table
         shapes = (model.shape_of(table, ignore_case=fold) for fold in folds)
-        is_same = any(shape.is_same_for(plan.schema, plan.shape) for shape in shapes)
+        same = [shape for shape in shapes if shape.is_same_for(plan.schema, plan.shape)]
+        is_same, is_laid = bool(same), any(s.layout == plan.shape.layout for s in same)
         other = other_salt(plan.shape)
-        if is_same and not other:
+        if is_laid and not other:
             continue
         name = name_in(model.tables, table, ignore_case=folds[-1])
         path: Path = ("tables",) if name is None else ("tables", name)
         what = f"the rows and columns of {table} are others now than those that were copied"
         fix = "write what was there before"
-        if is_same:
+        if other and is_same:
             what = f"{other} has another value now than the one by which {table} was masked"
             fix = "give it the former value"
+        elif is_same:
+            what = f"the files of {table} are to be laid out otherwise than those that it has"
         way = _alone(table) if alone else RESET
         yield path, what, f"{fix}, {way}"
 

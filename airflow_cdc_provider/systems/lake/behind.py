@@ -49,12 +49,12 @@ def behind(
     """Return what a table lacks that has `known` of the plan's files of changes; None: nothing.
 
     `there` are its columns. Where files do not fit them, or are gone, and a later one says that all
-    before it is void, the table begins anew with that one. If none says so: `RefusedError`, and
+    before it is void, the table begins anew with that one; if none says so: `RefusedError`, and
     `IntegrityError` for a table that was set back.
     """
     folder = table_folder(table)
     if is_set_back(state, table, known):
-        if (anew := _begun_anew(store, state, table, known)) is None:
+        if (anew := begun_anew(store, state, table, known)) is None:
             raise _set_back(store, state, table)
         return anew
     try:
@@ -67,7 +67,7 @@ def behind(
         columns = columns if read or changes else there
         return Behind(read, changes, columns, is_anew=True, high=_high(state, folder))
     except (RefusedError, IntegrityError):
-        if (anew := _begun_anew(store, state, table, known)) is None:
+        if (anew := begun_anew(store, state, table, known)) is None:
             raise
         return anew
 
@@ -77,7 +77,7 @@ def is_set_back(state: LogState, table: TableId, known: int | None) -> bool:
     return (known or 0) < state.taken.get(table_folder(table), 0)
 
 
-def _begun_anew(
+def begun_anew(
     store: ObjectStore, state: LogState, table: TableId, known: int | None
 ) -> Behind | None:
     """Return what takes the place of all that is there; None if no file of the log begins anew."""

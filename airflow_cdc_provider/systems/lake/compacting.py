@@ -1,21 +1,24 @@
 """Small files of a table of changes become larger ones, now and then: each row stays as it is.
 
-Each commit of changes adds a file. Once there are so many small ones, all of them become one, or a
-few, by a commit of its own which says that the rows are the same. What is written again is little,
-for a file that has grown is left alone.
+Each commit of changes adds a file to each partition that has any. Once a partition has so many
+small ones, all of them become one, or a few, by a commit of its own which says that the rows are
+the same. What is written again is little, for a file that has grown is left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import pyarrow as pa
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_layout import TableLayout
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.partitions import Partition
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.table_columns import columns_with
 from airflow_cdc_provider.systems.lake.tables.table import LoadedTable, Stamp, TableFile
@@ -54,17 +57,28 @@ def _is_small(file: TableFile) -> bool:
     return file.bytes < (_SMALL_READ_BYTES if is_read else _SMALL_BYTES)
 
 
-def compacted(store: ObjectStore, table: TableId, loaded: LoadedTable) -> Compacted | None:
-    """Write the rows of a table's small files to larger ones; None if there are not many.
+def compacted(
+    store: ObjectStore, table: TableId, loaded: LoadedTable, layout: TableLayout
+) -> Compacted | None:
+    """Write the rows of a partition's small files to larger ones; None if there are not many.
 
-    If it fails, no file that was made is left.
+    `layout` is the one that the table is to have. If it fails, no file that was made is left.
     """
-    small = [each for each in loaded.files(ORDER) if _is_small(each)]
-    if len(small) < _MOST:
+    if loaded.partitions is None:
+        return None
+    small: dict[Partition | None, list[TableFile]] = {}
+    for each in loaded.files(ORDER):
+        if _is_small(each):
+            small.setdefault(each.partition, []).append(each)
+    many = [files for files in small.values() if len(files) >= _MOST]
+    if not many:
         return None
     columns = columns_with(table, loaded.columns, (), widens=False)
-    with SortedFiles(store, table_folder(table), columns, [ORDER], "compact") as out:
-        for each in small:
-            for batch in each.batches(columns.names):
-                out.add(pa.Table.from_batches([batch]))
-    return Compacted(small, out)
+    layout = replace(layout, partitions=loaded.partitions)
+    with SortedFiles(store, table_folder(table), columns, [ORDER], "compact", layout) as out:
+        for files in many:
+            for each in files:
+                for batch in each.batches(columns.names):
+                    out.add(pa.Table.from_batches([batch]))
+            out.end()
+    return Compacted(list(chain.from_iterable(many)), out)

@@ -36,7 +36,7 @@ def gathered(store: ObjectStore, files: Sequence[SealedFile], columns: pa.Schema
                 order = max(order, pc.max(group.column(ORDER)).as_py())
                 writer.write_table(group, row_group_size=max(1, group.num_rows))
         if rows != wanted:
-            raise _changed(store, files, rows, wanted)
+            raise changed(store, files, rows, wanted)
         size, is_sealed = new.seal(), True
     finally:
         if not is_sealed:
@@ -112,7 +112,7 @@ def in_columns(table: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=columns)
 
 
-def _changed(
+def changed(
     store: ObjectStore, files: Sequence[SealedFile], rows: int, wanted: int
 ) -> IntegrityError:
     """Return the error for files that do not have the rows that the log says."""

@@ -38,6 +38,7 @@ from airflow_cdc_provider.systems.lake.columns import (
     name_in_catalog,
 )
 from airflow_cdc_provider.systems.lake.held import HeldTables
+from airflow_cdc_provider.systems.lake.layouts import require_layout
 from airflow_cdc_provider.systems.lake.next_commit import Appended, Commits, Mirrored
 from airflow_cdc_provider.systems.lake.packages import require_package
 from airflow_cdc_provider.systems.lake.preflight import lake_look
@@ -79,7 +80,9 @@ class LakeSink:
 
     def target_of(self, schema: TableSchema, table: TableId, shape: TableShape) -> TableSchema:
         """Return the definition of the table's rows, in the source's types."""
-        return shaped_schema(schema, table, shape, LAKE_TYPES)
+        target = shaped_schema(schema, table, shape, LAKE_TYPES)
+        require_layout(target, shape.layout, self.folder.form)
+        return target
 
     def reserved_for(self, database: str) -> str:  # noqa: ARG002 - any name makes a namespace
         """Return an empty text: every database name is allowed in a lake."""
@@ -177,9 +180,9 @@ class LakeSink:
     @property
     def _commits(self) -> Commits:
         """Return how tables take what the log has for them."""
-        if not self.folder.mirror_mb:
-            return Appended(self._store, compacts=self.folder.compacts)
         plans = {plan.sink_table: plan for plan in self.plans}
+        if not self.folder.mirror_mb:
+            return Appended(self._store, plans, compacts=self.folder.compacts)
         return Mirrored(self._store, plans, self.folder.mirror_mb)
 
     @property

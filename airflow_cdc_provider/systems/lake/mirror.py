@@ -12,6 +12,7 @@ keys in the files that are left. Nothing is held but the changes' hashes, and on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,12 @@ from airflow_cdc_provider.columns.row_hashes import row_hashes
 from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_layout import PartitionField
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.gathered import in_columns
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from airflow_cdc_provider.systems.lake.marks import Marking, SoftDeletes, living
+from airflow_cdc_provider.systems.lake.partitions import Partition, counted
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, TableFile
 
@@ -173,8 +176,22 @@ class _Last:
         found: IntArray = places[as_numpy(ordered)]
         return found
 
-    def taken(self, places: IntArray) -> Iterator[pa.Table]:
+    def counted(
+        self, places: IntArray, partitions: Sequence[PartitionField]
+    ) -> dict[Partition, int]:
+        """Return how many of some changed rows each partition has."""
+        if not partitions:
+            return {(): len(places)}
+        found: Counter[Partition] = Counter()
+        fields = list(dict.fromkeys(each.column for each in partitions))
+        for part in self.taken(places, fields):
+            found.update(counted(part, partitions))
+        return found
+
+    def taken(self, places: IntArray, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield changed rows by their places, in parts; each part is in an order of its own.
+
+        `names` are the columns that are wanted; None: all.
 
         Arrow takes from a column of several pieces by putting all of them together, which it cannot
         do with texts of more than 2 GB.
@@ -186,7 +203,8 @@ class _Last:
             for number in np.unique(batches).tolist():
                 batch = self._batches[number]
                 inside = part[batches == number] - (self._ends[number] - batch.num_rows)
-                yield pa.Table.from_batches([batch.take(numbers_of(inside))])
+                wanted = batch if names is None else batch.select(names)
+                yield pa.Table.from_batches([wanted.take(numbers_of(inside))])
 
 
 class _Voids:
@@ -240,21 +258,24 @@ class _Rewriting:
             found.append(looked)
             if has_order:
                 order = None
-        limit.require([each.file for each in found if each.is_changed])
-        folded = set(self._folded(found))
-        gone = [each for each in found if each.is_changed or each in folded]
+        mixed = {each for each in found if each.file.partition is None}
+        limit.require([each.file for each in found if each.is_changed and each not in mixed])
+        together = mixed.union(self._folded(found))
+        gone = [each for each in found if each.is_changed or each in together]
         for one in gone:
-            if one not in folded:
+            if one not in together:
                 self._rewrite(one)
                 self._out.end()
-        self._write(folded)
+        self._write(together)
         return self._done([each.file for each in gone], order)
 
     def _look(self, file: TableFile, order: int | None) -> tuple[_Looked, bool]:
         """Look for changed rows in a file; tell whether one of them has an order."""
-        if not (self._looks_at_all or self._last.may_be_within(file.bounds)):
-            return _Looked(file, _NONE, is_changed=False), False
-        places, has_order, is_touched = [_NONE], False, self._writes_all
+        is_sought = self._looks_at_all or self._last.may_be_within(file.bounds)
+        if not is_sought:
+            return _Looked(file, _NONE, is_changed=file.partition is None), False
+        places, has_order = [_NONE], False
+        is_touched = self._writes_all or file.partition is None
         for batch in file.batches([*self._out.key, ORDER, *self._flag]):
             rows, changes = self._last.found_in(batch)
             is_touched = is_touched or bool(len(rows)) or self._marks_some(batch)
@@ -287,17 +308,21 @@ class _Rewriting:
 
     def _folded(self, found: Sequence[_Looked]) -> list[_Looked]:
         """Return the small files that are to share a new one with what is inserted."""
-        rows = int((~self._is_placed).sum())
+        rows = self._last.counted(np.flatnonzero(~self._is_placed), self._out.layout.partitions)
         folded = []
         for each in sorted(found, key=lambda each: each.file.rows):
-            if each.file.rows > rows or each.file.bytes >= _SMALL_BYTES:
-                break
+            own = each.file.partition
+            if own is None or own not in rows:
+                continue
+            if each.file.rows > rows[own] or each.file.bytes >= _SMALL_BYTES:
+                del rows[own]
+                continue
             folded.append(each)
-            rows += each.file.rows
+            rows[own] += each.file.rows
         return folded
 
     def _write(self, small: Iterable[_Looked]) -> None:
-        """Write small files anew, and with them all that is inserted."""
+        """Write files together anew, and with them all that is inserted."""
         for each in sorted(small, key=_first):
             self._rewrite(each)
         self._add(self._last.by_key(np.flatnonzero(~self._is_placed)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_layout import NO_LAYOUT, TableLayout
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import NATIVE
@@ -26,6 +27,7 @@ from airflow_cdc_provider.systems.lake.gathered import (
     gathered,
     opened,
 )
+from airflow_cdc_provider.systems.lake.laid_out import laid_out
 from airflow_cdc_provider.systems.lake.marks import (
     SoftDeletes,
     converted,
@@ -33,6 +35,7 @@ from airflow_cdc_provider.systems.lake.marks import (
     require_key,
 )
 from airflow_cdc_provider.systems.lake.mirror import Limit, rewritten
+from airflow_cdc_provider.systems.lake.partitions import Partition, UnfitLayoutError
 from airflow_cdc_provider.systems.lake.rows import void_before_all
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
@@ -82,6 +85,9 @@ class Commits(Protocol):
     def takes(self, table: TableId) -> bool:
         """Tell whether a table that the stream does not own any more is committed to."""
 
+    def layout_of(self, table: TableId) -> TableLayout:
+        """Return how a table's files are to be laid out when it is made, or begins anew."""
+
     def next(
         self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
     ) -> NextCommit:
@@ -93,6 +99,8 @@ class Appended:
     """Each change is a row more."""
 
     store: ObjectStore
+    plans: Mapping[TableId, TablePlan]
+    """By the tables of the lake."""
     compacts: bool
     """Small files become larger ones now and then."""
     types: str = NATIVE
@@ -106,19 +114,33 @@ class Appended:
         """Return True: changes are rows, whatever their key is."""
         return True
 
+    def layout_of(self, table: TableId) -> TableLayout:
+        """Return how a table's files are to be laid out when it is made, or begins anew."""
+        return self.plans[table].shape.layout if table in self.plans else NO_LAYOUT
+
     def next(
-        self,
-        table: TableId,  # noqa: ARG002 - of the port
-        loaded: LoadedTable | None,  # noqa: ARG002 - of the port
-        new: Behind,
-        order: int | None,
+        self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
     ) -> NextCommit:
-        """Gather the changes in one file."""
-        changes = _with_rows(new.changes)
-        read = [DataFile(f.path, f.rows, f.bytes, SNAPSHOT_ORDER) for f in _with_rows(new.read)]
-        made = [gathered(self.store, changes, new.columns)] if changes else []
-        orders = [*([] if order is None else [order]), *(each.order for each in (*read, *made))]
-        return NextCommit([*read, *made], made, max(orders, default=None))
+        """Gather the changes in one file, or one for each partition."""
+        read, changes = _with_rows(new.read), _with_rows(new.changes)
+        layout = _layout_now(loaded, new, self.layout_of(table))
+        taken: list[DataFile] = []
+        if layout.columns:
+            out = SortedFiles(
+                self.store,
+                table_folder(table),
+                new.columns,
+                [ORDER],
+                "changes",
+                layout,
+            )
+            made = laid_out(out, self.store, [*read, *changes])
+        else:
+            taken = [DataFile(f.path, f.rows, f.bytes, SNAPSHOT_ORDER) for f in read]
+            made = [gathered(self.store, changes, new.columns)] if changes else []
+        unused = [each.path for each in read] if layout.columns else []
+        orders = [*([] if order is None else [order]), *(each.order for each in (*taken, *made))]
+        return NextCommit([*taken, *made], made, max(orders, default=None), unused=unused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +165,10 @@ class Mirrored:
         """Tell whether the table's key is known; else it stays as it is."""
         return table in self.plans
 
+    def layout_of(self, table: TableId) -> TableLayout:
+        """Return how a table's files are to be laid out when it is made, or begins anew."""
+        return self.plans[table].shape.layout
+
     def next(
         self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
     ) -> NextCommit:
@@ -150,13 +176,15 @@ class Mirrored:
         plan = self.plans[table]
         key = plan.target.primary_key
         soft = SoftDeletes(plan.shape.marks) if plan.shape.deleted_flag else None
+        layout = _layout_now(loaded, new, plan.shape.layout)
         if soft is not None and new.is_anew:
             lost: set[str] = set()
             earlier = self._rows_of_before(plan, loaded, new, lost)
             if earlier or new.before:
                 return self._with_rows_of_before(plan, earlier, new, lost)
         read = [
-            _ReadFile.of(self.store, each, new.columns, key[0]) for each in _with_rows(new.read)
+            _ReadFile.of(self.store, each, new.columns, key[0], is_kept=not layout.columns)
+            for each in _with_rows(new.read)
         ]
         base: Sequence[TableFile] = read
         if loaded is not None and not new.is_anew:
@@ -170,13 +198,22 @@ class Mirrored:
             for each in _with_rows(new.changes)
             for batch in batches_of(self.store, each, new.columns)
         )
-        out = SortedFiles(self.store, table_folder(table), new.columns, key, "mirror")
-        done = rewritten(base, changes, out, Limit(table, self.megabytes), order, soft)
+        out = self._out(plan, new, layout)
+        done = rewritten(base, changes, out, self._limit(plan), order, soft)
         if not new.is_anew:
             return NextCommit(done.made, done.made, done.order, gone=done.gone)
         unused = {each.path for each in read if any(each is other for other in done.gone)}
         kept = [each.as_it_is for each in read if each.path not in unused]
         return NextCommit([*kept, *done.made], done.made, done.order, unused=sorted(unused))
+
+    def _out(self, plan: TablePlan, new: Behind, layout: TableLayout) -> SortedFiles:
+        """Return what writes a table's files."""
+        folder, key = table_folder(plan.sink_table), plan.target.primary_key
+        return SortedFiles(self.store, folder, new.columns, key, "mirror", layout)
+
+    def _limit(self, plan: TablePlan) -> Limit:
+        """Return how much of a table may be written again."""
+        return Limit(plan.sink_table, self.megabytes)
 
     def _rows_of_before(
         self, plan: TablePlan, loaded: LoadedTable | None, new: Behind, lost: set[str]
@@ -197,7 +234,6 @@ class Mirrored:
         self, plan: TablePlan, earlier: Sequence[TableFile], new: Behind, lost: set[str]
     ) -> NextCommit:
         """Write all rows anew: those that are new, and of those of before which they lack."""
-        table, key = plan.sink_table, plan.target.primary_key
         first = None
         if not new.is_of_plan:
             first = void_before_all(plan, new.columns, new.high, time.time_ns() // 1000)
@@ -209,13 +245,13 @@ class Mirrored:
                 for each in _with_rows([*new.read, *new.changes])
             ),
         )
-        out = SortedFiles(self.store, table_folder(table), new.columns, key, "mirror")
-        done = rewritten(earlier, changes, out, Limit(table, self.megabytes), None, soft)
+        out = self._out(plan, new, plan.shape.layout)
+        done = rewritten(earlier, changes, out, self._limit(plan), None, soft)
         if lost:
             log.warning(
                 "rows that are kept though they are not read again have NULL where the new type "
                 "of a column does not have their value: table=%s columns=%s",
-                table,
+                plan.sink_table,
                 ", ".join(sorted(lost)),
             )
         unused = [each.path for each in _with_rows(new.read)]
@@ -273,6 +309,7 @@ class _EarlierFile(_InColumns):
     keeps_order: bool
     """Its rows' numbers are of the same log."""
     bounds: Bounds | None = None
+    partition: Partition | None = ()
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows."""
@@ -295,12 +332,17 @@ class _ReadFile(_InColumns):
     columns: pa.Schema
     """Of the table."""
     bounds: Bounds | None
+    partition: Partition | None = ()
+    """None: its rows may be of several ones, or in another order."""
 
     @classmethod
-    def of(cls, store: ObjectStore, file: SealedFile, columns: pa.Schema, column: str) -> _ReadFile:
-        """Look at a file's bounds."""
+    def of(
+        cls, store: ObjectStore, file: SealedFile, columns: pa.Schema, column: str, *, is_kept: bool
+    ) -> _ReadFile:
+        """Look at a file's bounds; `is_kept`: the table has no layout that it could differ from."""
         with opened(store, file.path) as there:
-            return cls(store, file, columns, bounds_in(there.metadata, column))
+            bounds = bounds_in(there.metadata, column)
+        return cls(store, file, columns, bounds, () if is_kept else None)
 
     @property
     def as_it_is(self) -> DataFile:
@@ -321,6 +363,15 @@ def _other_mode(store: ObjectStore, before: str, now: str) -> RefusedError:
         risk="rows would be there twice or be missing; nothing was committed",
         remedy=f"write mode: {before}; or `reset` the pipeline: its next run makes them anew",
     )
+
+
+def _layout_now(loaded: LoadedTable | None, new: Behind, planned: TableLayout) -> TableLayout:
+    """Return how the files of the next commit are laid out: others may have changed partitions."""
+    if loaded is None or new.is_anew:
+        return planned
+    if loaded.partitions is None:
+        raise UnfitLayoutError("somebody gave it partitions of another kind")
+    return replace(planned, partitions=loaded.partitions)
 
 
 def _with_rows(files: Sequence[SealedFile]) -> list[SealedFile]:

@@ -37,7 +37,7 @@ from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
-from airflow_cdc_provider.systems.lake.behind import Behind, behind
+from airflow_cdc_provider.systems.lake.behind import Behind, begun_anew, behind
 from airflow_cdc_provider.systems.lake.compacting import compacted
 from airflow_cdc_provider.systems.lake.held import (
     OpenTables,
@@ -46,9 +46,11 @@ from airflow_cdc_provider.systems.lake.held import (
     said_by,
 )
 from airflow_cdc_provider.systems.lake.next_commit import Commits, NextCommit
+from airflow_cdc_provider.systems.lake.partitions import UnfitLayoutError
 from airflow_cdc_provider.systems.lake.tables.table import (
     LakeTables,
     LoadedTable,
+    NewTable,
     Stamp,
     TableMovedError,
 )
@@ -146,7 +148,8 @@ class Publisher:
         """
         for _ in range(_TRIES):
             try:
-                return self._bring_once(tables, table, state)
+                with self._can_be_laid_out(table, state):
+                    return self._bring_once(tables, table, state)
             except TableMovedError as moved:
                 log.info("table moved, so it is looked at again: table=%s cause=%s", table, moved)
             except IntegrityError:
@@ -182,16 +185,8 @@ class Publisher:
         count = state.settled(folder)
         if is_of_plan and known >= count:
             return count
-        there = pa.schema([]) if loaded is None else loaded.columns
         try:
-            new = behind(
-                self._store,
-                state,
-                table,
-                there=there,
-                known=known if is_of_plan else None,
-                widens=self._widens,
-            )
+            new = self._behind(loaded, table, state, known if is_of_plan else None)
             if not new.columns.names:
                 return 0  # nothing says what its columns are
             order = None if new.is_anew or stamp is None else stamp.order
@@ -205,13 +200,15 @@ class Publisher:
             str(self._owner.pipeline), state.plan_id, self._owner.generation, count, commit.order
         )
         try:
+            whole = NewTable(commit.files, new.columns, self._commits.layout_of(table))
             if loaded is None:
-                tables.create(table, commit.files, new.columns, wanted)
+                tables.create(table, whole, wanted)
             else:
-                _made_on(loaded, commit, new, wanted)
+                _made_on(loaded, commit, whole, wanted, is_anew=new.is_anew)
         except Exception as error:
             # who was first may have been this one, whose answer was lost
-            is_sure = isinstance(error, TableMovedError) or tables.knows_outcomes
+            never = isinstance(error, TableMovedError | UnfitLayoutError)
+            is_sure = never or tables.knows_outcomes
             if is_sure and not _has(tables.load(table), wanted):
                 for each in commit.made:  # no commit names it, now or later
                     self._store.delete(each.name)
@@ -220,6 +217,20 @@ class Publisher:
         log.info("table published: table=%s files=%d", table, len(new.changes))
         self._tidy(tables, table, wanted)
         return count
+
+    def _behind(
+        self, loaded: LoadedTable | None, table: TableId, state: LogState, known: int | None
+    ) -> Behind:
+        """Return what a table lacks; one that is to have other partitions begins anew if it can."""
+        there = pa.schema([])
+        if loaded is not None:
+            there, wanted = loaded.columns, self._commits.layout_of(table)
+            if known is not None and loaded.partitions != wanted.partitions:
+                anew = begun_anew(self._store, state, table, known)
+                if anew is not None:
+                    return anew
+        widens = self._widens
+        return behind(self._store, state, table, there=there, known=known, widens=widens)
 
     def _require_same_log(self, table: TableId, stamp: Stamp, state: LogState) -> None:
         """Refuse a table that has files of the log which the log has lost, or has other ones for.
@@ -243,8 +254,24 @@ class Publisher:
             )
 
     @contextmanager
+    def _can_be_laid_out(self, table: TableId, state: LogState) -> Iterator[None]:
+        """Tell which partitions the table cannot have: it is no outage, and would come again."""
+        option = table_option(state.targets.get(table, table))
+        try:
+            yield
+        except UnfitLayoutError as error:
+            raise RefusedError(
+                f"the files of {table} cannot be laid out as they are to be: {error}",
+                where=str(self._store),
+                risk="none: the log has its changes, and the table has what it had",
+                remedy="write what fits under partition_by, or route the table to another name; "
+                f"then `reset` it with {option}",
+            ) from error
+
+    @contextmanager
     def _fits(self, table: TableId, state: LogState) -> Iterator[None]:
         """Tell what Arrow refuses of a table's changes: it is no outage, and would come again."""
+        option = table_option(state.targets.get(table, table))
         try:
             yield
         except pa.ArrowException as error:
@@ -252,8 +279,7 @@ class Publisher:
                 f"the changes of {table} in the log do not become its rows: {said_by(error)}",
                 where=str(self._store),
                 risk="none: the log has them, and the table has what it had",
-                remedy=f"`reset` it with {table_option(state.targets.get(table, table))}: it is "
-                "made anew, and the others flow on",
+                remedy=f"`reset` it with {option}: it is made anew, and the others flow on",
             ) from error
 
     def _followed(self, state: LogState) -> list[TableId]:
@@ -294,7 +320,8 @@ class Publisher:
         Return the table as it is then; None if it is to be loaded again.
         """
         stamp = loaded.stamp
-        found = compacted(self._store, table, loaded) if self._commits.compacts else None
+        layout = self._commits.layout_of(table)
+        found = compacted(self._store, table, loaded, layout) if self._commits.compacts else None
         if found is None or stamp is None:
             return loaded
         try:
@@ -326,14 +353,16 @@ class Publisher:
         )
 
 
-def _made_on(loaded: LoadedTable, commit: NextCommit, new: Behind, wanted: Stamp) -> None:
-    """Commit to a table as it was loaded."""
-    if new.is_anew:
-        loaded.exchange(commit.files, new.columns, wanted)
+def _made_on(
+    loaded: LoadedTable, commit: NextCommit, whole: NewTable, wanted: Stamp, *, is_anew: bool
+) -> None:
+    """Commit to a table as it was loaded; `is_anew`: it has nothing else then."""
+    if is_anew:
+        loaded.exchange(whole, wanted)
     elif commit.gone:
-        loaded.replace(commit.gone, commit.files, new.columns, wanted)
+        loaded.replace(commit.gone, commit.files, whole.columns, wanted)
     else:
-        loaded.append(commit.files, new.columns, wanted)
+        loaded.append(commit.files, whole.columns, wanted)
 
 
 def _has(loaded: LoadedTable | None, wanted: Stamp) -> bool:

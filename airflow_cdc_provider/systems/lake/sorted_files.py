@@ -1,4 +1,4 @@
-"""Rows become files that are sorted by key and of a size that readers like."""
+"""Rows become files of one partition each, sorted and of a size that readers like."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.core.table_layout import NO_LAYOUT, TableLayout
 from airflow_cdc_provider.systems.file_log.files import parquet_writer
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import in_columns
+from airflow_cdc_provider.systems.lake.partitions import Partition, parted
 from airflow_cdc_provider.systems.lake.tables.table import DataFile
 
 _PIECE_BYTES = 96 * 1024 * 1024
@@ -23,7 +25,7 @@ _GROUP_ROWS = 131_072
 
 @dataclass(slots=True)
 class SortedFiles:
-    """Writes rows of one table to new files; each is sorted by key.
+    """Writes rows of one table to new files; each is sorted, and of one partition.
 
     As a context manager it ends the last file; if something fails there is none of them.
     """
@@ -33,8 +35,10 @@ class SortedFiles:
     """Of the table, below the store."""
     columns: pa.Schema
     key: Sequence[str]
+    """What they are sorted by, behind what the layout says."""
     called: str
     """What their names begin with."""
+    layout: TableLayout = NO_LAYOUT
     made: list[DataFile] = field(default_factory=list)
     """The files so far, which last."""
     _held: list[pa.Table] = field(default_factory=list)
@@ -68,9 +72,11 @@ class SortedFiles:
             return
         rows = pa.concat_tables(self._held)
         self._held, self._size = [], 0
-        if not _is_sorted(rows, self.key):
-            rows = rows.sort_by([(name, "ascending") for name in self.key])
-        self._write(rows)
+        order = tuple(dict.fromkeys((*self.layout.order, *self.key)))
+        if not _is_sorted(rows, order):
+            rows = rows.sort_by([(name, "ascending") for name in order])
+        for partition, part in parted(rows, self.layout.partitions):
+            self._write(part, partition)
 
     def discard(self) -> None:
         """Delete the files: no commit names them."""
@@ -78,8 +84,8 @@ class SortedFiles:
             self.store.delete(each.name)
         self.made.clear()
 
-    def _write(self, rows: pa.Table) -> None:
-        """Write sorted rows to one file."""
+    def _write(self, rows: pa.Table, partition: Partition) -> None:
+        """Write the sorted rows of a partition to one file."""
         name = f"{self.folder}/{self.called}-{secrets.token_hex(16)}.parquet"
         new, is_sealed = self.store.create(name), False
         try:
@@ -90,7 +96,7 @@ class SortedFiles:
             if not is_sealed:
                 new.discard()
         order = pc.max(rows.column(ORDER).fill_null(SNAPSHOT_ORDER)).as_py()
-        self.made.append(DataFile(name, rows.num_rows, size, order))
+        self.made.append(DataFile(name, rows.num_rows, size, order, partition))
 
 
 def _is_sorted(rows: pa.Table, key: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ do; and it commits on the version that was loaded or not at all, because its ret
 
 from __future__ import annotations
 
+import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,16 +23,19 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from airflow_cdc_provider.core.endpoint import Folder, Store
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_layout import PartitionField
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.columns import ORDER, SNAPSHOT_ORDER
+from airflow_cdc_provider.systems.lake.partitions import Partition, UnfitLayoutError, Value
 from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
 from airflow_cdc_provider.systems.lake.tables.store_options import options_of
 from airflow_cdc_provider.systems.lake.tables.table import (
     Bounds,
     DataFile,
+    NewTable,
     Stamp,
     TableFile,
     TableMovedError,
@@ -40,6 +44,7 @@ from airflow_cdc_provider.systems.lake.tables.table import (
 if TYPE_CHECKING:
     from pyarrow.dataset import ParquetFileFragment
 
+_EPOCH = datetime.date(1970, 1, 1)
 _LOCAL_TIMES = "timestampNtz"
 _BATCH_ROWS = 65_536
 _LOG = "_delta_log"
@@ -77,17 +82,16 @@ class DeltaTables:
         folder = self._files.below(table_folder(table))
         return LoadedDelta(found, folder, self._pipeline, self._plan_id)
 
-    def create(
-        self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
-    ) -> None:
-        """Create a table with these files, in one commit."""
-        uri = self._uri(table)
+    def create(self, table: TableId, wanted: NewTable, stamp: Stamp) -> None:
+        """Create a table, in one commit."""
+        uri, partitions = self._uri(table), wanted.layout.partitions
         try:
             create_table_with_add_actions(
                 uri,
-                Schema.from_arrow(columns),
-                [_added(each) for each in files],
+                Schema.from_arrow(wanted.columns),
+                _all_added(wanted.files, partitions, wanted.columns),
                 mode="error",
+                partition_by=[each.column for each in partitions],
                 storage_options=self._options,
                 commit_properties=_stamped(stamp),
             )
@@ -182,11 +186,16 @@ class LoadedDelta:
             fragment_readahead=1,
         )
 
+    @property
+    def partitions(self) -> tuple[PartitionField, ...]:
+        """Return the columns of its partitions."""
+        return tuple(map(PartitionField, self._table.metadata().partition_columns))
+
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit; columns that are new are added by a commit before it."""
         with _moved_on():
             self._add_columns(columns)
-            self._write(list(map(_added, files)), columns, stamp, "append")
+            self._write(_all_added(files, self.partitions, columns), columns, stamp, "append")
 
     def _add_columns(self, columns: pa.Schema) -> None:
         """Commit the columns that are new, if any: then the table is to be loaded again."""
@@ -199,8 +208,17 @@ class LoadedDelta:
             )
             raise TableMovedError("columns were added to it")
 
-    def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
-        """Put files in the place of all that is there, columns too, in one commit."""
+    def exchange(self, wanted: NewTable, stamp: Stamp) -> None:
+        """Put what is wanted in the place of all that is there, columns too, in one commit.
+
+        The library cannot make other partitions: it then writes what it does not read itself.
+        """
+        columns, fields = wanted.columns, wanted.layout.partitions
+        if fields != self.partitions:
+            raise UnfitLayoutError(
+                "a table of Delta keeps the partitions with which it was made, by "
+                f"{', '.join(map(str, self.partitions)) or 'none'}"
+            )
         with _moved_on():
             if any(_is_local_time(field.type) for field in columns) and not self._has_local_times:
                 self._table.alter.add_feature(
@@ -209,15 +227,16 @@ class LoadedDelta:
                     commit_properties=CommitProperties(max_commit_retries=0),
                 )
                 raise TableMovedError("it can have times without a zone now")
-            self._write(list(map(_added, files)), columns, stamp, "overwrite")
+            added = _all_added(wanted.files, fields, columns)
+            self._write(added, columns, stamp, "overwrite")
 
     def files(self, column: str) -> Sequence[DeltaFile]:
         """Return the files of the loaded version, with the bounds of a column."""
-        rows = self._table.to_pyarrow_dataset()
+        rows, fields = self._table.to_pyarrow_dataset(), self.partitions
         told = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         actions = {each["path"]: each for each in told}
         return [
-            DeltaFile(each, rows.schema, actions[each.path], column)
+            DeltaFile(each, rows.schema, actions[each.path], column, fields)
             for each in rows.get_fragments()
         ]
 
@@ -233,13 +252,13 @@ class LoadedDelta:
         """Put files in the place of some of its own in one commit, on the columns it has."""
         now_ms = time.time_ns() // 1_000_000
         removed = [
-            RemoveAction(each.path, not are_same_rows, now_ms, each.bytes, {})
+            RemoveAction(each.path, not are_same_rows, now_ms, each.bytes, each.values)
             for each in gone
             if isinstance(each, DeltaFile)
         ]
         with _moved_on():
             self._add_columns(columns)
-            added = [_added(each, data_change=not are_same_rows) for each in files]
+            added = _all_added(files, self.partitions, columns, data_change=not are_same_rows)
             self._write([*removed, *added], columns, stamp, "append")
 
     @property
@@ -276,9 +295,15 @@ class DeltaFile:
     """A file of a version."""
 
     def __init__(
-        self, rows: ParquetFileFragment, columns: pa.Schema, action: Mapping[str, Any], column: str
+        self,
+        rows: ParquetFileFragment,
+        columns: pa.Schema,
+        action: Mapping[str, Any],
+        column: str,
+        fields: Sequence[PartitionField],
     ) -> None:
         self._rows, self._columns, self._action, self._column = rows, columns, action, column
+        self._fields = fields
 
     @property
     def path(self) -> str:
@@ -295,6 +320,19 @@ class DeltaFile:
     def bytes(self) -> int:
         """Return its size."""
         return int(self._action["size_bytes"])
+
+    @property
+    def partition(self) -> Partition:
+        """Return what its rows share."""
+        told = (self._action[f"partition.{each.column}"] for each in self._fields)
+        return tuple(
+            (each - _EPOCH).days if isinstance(each, datetime.date) else each for each in told
+        )
+
+    @property
+    def values(self) -> dict[str, str | None]:
+        """Return the same as the table's log has it."""
+        return _values_of(self.partition, self._fields, self._columns)
 
     @property
     def bounds(self) -> Bounds | None:
@@ -339,14 +377,51 @@ def _moved_on() -> Iterator[None]:
         raise TableMovedError(str(error)) from error
 
 
-def _added(file: DataFile, *, data_change: bool = True) -> AddAction:
+def _all_added(
+    files: Sequence[DataFile],
+    fields: Sequence[PartitionField],
+    columns: pa.Schema,
+    *,
+    data_change: bool = True,
+) -> list[AddAction]:
+    """Return what a commit says of files that it adds, with the values of their partitions."""
+    return [
+        _added(each, _values_of(each.partition, fields, columns), data_change=data_change)
+        for each in files
+    ]
+
+
+def _values_of(
+    partition: Partition, fields: Sequence[PartitionField], columns: pa.Schema
+) -> dict[str, str | None]:
+    """Return the values of a partition as texts; `UnfitLayoutError` for one that has none."""
+    return {
+        each.column: _text_of(value, each.column, columns.field(each.column).type)
+        for each, value in zip(fields, partition, strict=True)
+    }
+
+
+def _text_of(value: Value, column: str, kind: pa.DataType) -> str | None:
+    """Return a partition's value as a text."""
+    if value is None:
+        return None
+    if value == "":
+        raise UnfitLayoutError(
+            f"{column} is empty in a row, and for Delta the empty text of a partition is NULL"
+        )
+    if pa.types.is_date32(kind):
+        return (_EPOCH + datetime.timedelta(days=int(value))).isoformat()
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _added(file: DataFile, partition: dict[str, str | None], *, data_change: bool) -> AddAction:
     """Return what a commit says of a file that it adds: its numbers of rows and bytes."""
     # where only some columns have bounds, the library's own reader leaves files out that have rows
     stats = json.dumps({"numRecords": file.rows})
     return AddAction(
         path=file.name.rpartition("/")[2],
         size=file.bytes,
-        partition_values={},
+        partition_values=partition,
         modification_time=time.time_ns() // 1_000_000,
         data_change=data_change,
         stats=stats,

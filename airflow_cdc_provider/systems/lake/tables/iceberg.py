@@ -8,7 +8,7 @@ matched by name, by the mapping that the table has.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,13 +40,21 @@ from pyiceberg.types import IntegerType, LongType
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_layout import NO_LAYOUT, PartitionField
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.columns import ORDER
+from airflow_cdc_provider.systems.lake.partitions import Partition
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
-from airflow_cdc_provider.systems.lake.tables.iceberg_commits import Replacing, Rewriting
+from airflow_cdc_provider.systems.lake.tables.iceberg_commits import (
+    Replacing,
+    Rewriting,
+    put_files,
+)
+from airflow_cdc_provider.systems.lake.tables.iceberg_layout import fields_of, lay_out
 from airflow_cdc_provider.systems.lake.tables.table import (
     Bounds,
     DataFile,
+    NewTable,
     Stamp,
     TableFile,
     TableMovedError,
@@ -143,9 +151,7 @@ class IcebergTables:
                 "catalog if it knows nothing else, then `reset` the pipeline: it is made anew",
             ) from error
 
-    def create(
-        self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
-    ) -> None:
+    def create(self, table: TableId, wanted: NewTable, stamp: Stamp) -> None:
         """Create a table, empty first: its files come by a commit on that."""
         folder = f"{self._root}/{table_folder(table)}"
         namespace, _ = _name(table)
@@ -155,11 +161,11 @@ class IcebergTables:
             empty = Stamp(stamp.pipeline, "", stamp.generation, 0)
             made = self._catalog.create_table(
                 _name(table),
-                schema=columns,
+                schema=wanted.columns,
                 location=folder,
                 properties={**_PROPERTIES, **_AT_FIRST, **_stamped(empty)},
             )
-        IcebergTable(made, self._root).append(files, columns, stamp)
+        IcebergTable(made, self._root).exchange(wanted, stamp)
 
 
 class IcebergTable:
@@ -233,15 +239,27 @@ class IcebergTable:
         with self._commit(columns, stamp) as transaction:
             self._add(transaction, files, stamp)
 
-    def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
-        """Put files in the place of all that is there, in one commit."""
-        kept = kept_columns(self.columns, columns)
-        with self._commit(columns, stamp, kept) as transaction:
+    @property
+    def partitions(self) -> tuple[PartitionField, ...] | None:
+        """Return the fields of its partitions; None if one is not known here."""
+        return fields_of(self._table.metadata)
+
+    def exchange(self, wanted: NewTable, stamp: Stamp) -> None:
+        """Put what is wanted in the place of all that is there, in one commit."""
+        kept = kept_columns(self.columns, wanted.columns)
+        with _moved_on(), self._table.transaction() as transaction:
             if any(self._table.scan().plan_files()):
                 # whoever goes back to this snapshot has nothing of ours
                 nothing = replace(stamp, plan_id="", files=0)
                 transaction.delete(AlwaysTrue(), snapshot_properties=_stamped(nothing))
-            self._add(transaction, files, stamp)
+            if gone := [name for name in self.columns.names if name not in kept]:
+                lay_out(transaction, NO_LAYOUT)  # it may name them
+                with transaction.update_schema(allow_incompatible_changes=True) as update:
+                    for name in gone:
+                        update.delete_column((name,))
+            self._set(transaction, wanted.columns, stamp, are_others=bool(gone))
+            lay_out(transaction, wanted.layout)
+            self._add(transaction, wanted.files, stamp)
 
     def files(self, column: str) -> Sequence[IcebergFile]:
         """Return the files of the loaded snapshot, with the bounds of a column."""
@@ -266,7 +284,8 @@ class IcebergTable:
             )
             with snapshot:
                 snapshot.put(
-                    [f"{self._root}/{each.name}" for each in files],
+                    self._root,
+                    files,
                     [each.task.file for each in gone if isinstance(each, IcebergFile)],
                 )
 
@@ -297,24 +316,28 @@ class IcebergTable:
                 table.io.delete(path)
 
     @contextmanager
-    def _commit(
-        self, columns: pa.Schema, stamp: Stamp, kept: Collection[str] | None = None
-    ) -> Iterator[Transaction]:
-        """Open a commit that sets the columns and the stamp; retries by the library are off.
-
-        `kept` are the columns that stay what they are; None: all of them.
-        """
+    def _commit(self, columns: pa.Schema, stamp: Stamp) -> Iterator[Transaction]:
+        """Open a commit that sets the columns and the stamp."""
         with _moved_on(), self._table.transaction() as transaction:
-            transaction.set_properties({**_PROPERTIES, **_stamped(stamp)})
-            gone = [name for name in self.columns.names if kept is not None and name not in kept]
-            if gone:
-                with transaction.update_schema(allow_incompatible_changes=True) as update:
-                    for name in gone:
-                        update.delete_column((name,))
-            if gone or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
-                with transaction.update_schema() as update:
-                    update.union_by_name(columns)
+            self._set(transaction, columns, stamp)
             yield transaction
+
+    def _set(
+        self,
+        transaction: Transaction,
+        columns: pa.Schema,
+        stamp: Stamp,
+        *,
+        are_others: bool = False,
+    ) -> None:
+        """Set the columns, which may be `others` than those there, and the stamp.
+
+        Retries by the library are off.
+        """
+        transaction.set_properties({**_PROPERTIES, **_stamped(stamp)})
+        if are_others or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
+            with transaction.update_schema() as update:
+                update.union_by_name(columns)
 
     def _add(self, transaction: Transaction, files: Sequence[DataFile], stamp: Stamp) -> None:
         """Add files to a commit as they are, if any, as a snapshot.
@@ -326,11 +349,8 @@ class IcebergTable:
         if not files:
             transaction.update_snapshot(snapshot_properties=told).fast_append().commit()
             return
-        transaction.add_files(
-            [f"{self._root}/{each.name}" for each in files],
-            snapshot_properties=told,
-            check_duplicate_files=False,
-        )
+        with transaction.update_snapshot(snapshot_properties=told).merge_append() as snapshot:
+            put_files(transaction, snapshot, self._root, files)
 
 
 class IcebergFile:
@@ -353,6 +373,13 @@ class IcebergFile:
     def bytes(self) -> int:
         """Return its size."""
         return int(self.task.file.file_size_in_bytes)
+
+    @property
+    def partition(self) -> Partition:
+        """Return what its rows share."""
+        file, now = self.task.file, self._table.metadata.default_spec_id
+        values = tuple(file.partition[place] for place in range(len(file.partition)))
+        return values if file.spec_id == now else (f"other partitions {file.spec_id}", *values)
 
     @property
     def bounds(self) -> Bounds | None:

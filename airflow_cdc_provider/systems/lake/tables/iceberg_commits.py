@@ -1,37 +1,44 @@
-"""A commit to an Iceberg table that takes files away and adds others, in one snapshot.
+"""Commits to an Iceberg table: files that are added, and others that are taken away for them.
 
-PyIceberg's own way to overwrite keeps each manifest for good, also when nothing in it is left, so
+PyIceberg's own way to add files guesses their partitions from their footers, which do not tell all
+of them. Its own way to overwrite keeps each manifest for good, also when nothing in it is left, so
 that a commit would cost more with each one before it. Here they are merged as appends merge them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.io.pyarrow import parquet_files_to_data_files
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
+from pyiceberg.typedef import Record
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Transaction
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
+
+    from airflow_cdc_provider.systems.lake.tables import table
 
 
 class Replacing(_OverwriteFiles, _MergeAppendFiles):
     """Takes files away as an overwrite does, and merges manifests as an append does."""
 
-    def put(self, paths: Sequence[str], gone: Sequence[DataFile]) -> None:
-        """Put the files at these paths in the place of others."""
-        transaction = self._transaction
-        if transaction.table_metadata.name_mapping() is None:
-            mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    def put(self, root: str, files: Sequence[table.DataFile], gone: Sequence[DataFile]) -> None:
+        """Put files below a root in the place of others."""
         for each in gone:
             self.delete_data_file(each)
-        metadata = transaction.table_metadata
-        for each in parquet_files_to_data_files(self._io, metadata, iter(paths)):
-            self.append_data_file(each)
+        put_files(self._transaction, self, root, files)
 
 
 class Rewriting(Replacing):
@@ -41,3 +48,42 @@ class Rewriting(Replacing):
         """Return what is told of the snapshot; the library knows no totals of such ones."""
         found = super()._summary(dict(snapshot_properties or {}))
         return Summary(Operation.REPLACE, **found.additional_properties)
+
+
+def put_files(
+    transaction: Transaction,
+    snapshot: _SnapshotProducer[Any],
+    root: str,
+    files: Sequence[table.DataFile],
+) -> None:
+    """Add files below a root to a snapshot; their columns are matched by name."""
+    if transaction.table_metadata.name_mapping() is None:
+        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    metadata = transaction.table_metadata
+    for each in files:
+        path = f"{root}/{each.name}"
+        snapshot.append_data_file(_described(snapshot._io, metadata, path, each))  # noqa: SLF001 - as the library's own
+
+
+def _described(io: FileIO, metadata: TableMetadata, path: str, file: table.DataFile) -> DataFile:
+    """Return what a manifest says of a file: its footer's numbers, and its partition."""
+    with io.new_input(path).open() as stream:
+        footer = pq.read_metadata(stream)
+    schema = metadata.schema()
+    found = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    described = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*file.partition),
+        file_size_in_bytes=file.bytes,
+        sort_order_id=None,
+        **found.to_serialized_dict(),
+    )
+    described.spec_id = metadata.default_spec_id
+    return described

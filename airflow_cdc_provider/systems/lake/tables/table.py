@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_layout import PartitionField, TableLayout
+from airflow_cdc_provider.systems.lake.partitions import Partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +46,8 @@ class DataFile:
     bytes: int
     order: int
     """The greatest `_order` of its rows."""
+    partition: Partition = ()
+    """What its rows share, by the fields of the table's partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +80,27 @@ class TableFile(Protocol):
     def bounds(self) -> Bounds | None:
         """Of the column that was asked for; None if they are not known."""
 
+    @property
+    def partition(self) -> Partition | None:
+        """What its rows share; None if they are of several partitions.
+
+        Of a file that has other partitions than the table has now it is anything of its own.
+        """
+
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows, in those of these columns that the table had, in the order of the file.
 
         Rows that others deleted are left out.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """All that a table is to have."""
+
+    files: Sequence[DataFile]
+    columns: pa.Schema
+    layout: TableLayout
 
 
 class TableMovedError(Exception):
@@ -98,6 +118,10 @@ class LoadedTable(Protocol):
     def columns(self) -> pa.Schema:
         """Its columns, in Arrow's types."""
 
+    @property
+    def partitions(self) -> tuple[PartitionField, ...] | None:
+        """By which fields new files are parted; None if it is by unknown ones."""
+
     def batches(
         self, names: Sequence[str], bounds: Bounds | None = None
     ) -> Iterator[pa.RecordBatch]:
@@ -109,10 +133,10 @@ class LoadedTable(Protocol):
     def append(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
         """Add files in one commit; `columns` are the table's then. `TableMovedError`."""
 
-    def exchange(self, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp) -> None:
-        """Put files in the place of all that is there, in one commit. `TableMovedError`.
+    def exchange(self, wanted: NewTable, stamp: Stamp) -> None:
+        """Put what is wanted in the place of all that is there, in one commit. `TableMovedError`.
 
-        `columns` are the table's then, whatever it had.
+        `RefusedError` where its partitions cannot become others.
         """
 
     def files(self, column: str) -> Sequence[TableFile]:
@@ -151,7 +175,5 @@ class LakeTables(Protocol):
     def load(self, table: TableId) -> LoadedTable | None:
         """Load a table; None if there is none."""
 
-    def create(
-        self, table: TableId, files: Sequence[DataFile], columns: pa.Schema, stamp: Stamp
-    ) -> None:
-        """Create a table with these files. `TableMovedError` if somebody else was first."""
+    def create(self, table: TableId, wanted: NewTable, stamp: Stamp) -> None:
+        """Create a table. `TableMovedError` if somebody else was first."""

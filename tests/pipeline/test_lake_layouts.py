@@ -1,0 +1,233 @@
+"""Tables of a lake whose files have partitions, and rows in an order, as the file says."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError, TablesStoppedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.reset_drop import reset
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from airflow_cdc_provider.systems.file_log.layout import table_folder
+from tests.pipeline.conftest import FILE, Shop
+from tests.pipeline.lakes import FORMS, Lake
+from tests.systems.lake.damage import catalog_of
+from tests.systems.lake.reading import rows_by_duckdb
+
+SEED = random.randrange(2**32)
+LAYOUTS = {
+    "iceberg": {
+        "orders": ["month(at)", "bucket(3, id)"],
+        "regions": ["region", "truncate(4, v)"],
+        "times": ["day(_committed_at)", "bucket(2, region)", "day"],
+    },
+    "delta": {"orders": ["region"], "regions": ["v", "region"], "times": ["day"]},
+}
+ROW = "id INT PRIMARY KEY, region VARCHAR(9), day DATE, at DATETIME(6), v INT, note TEXT"
+REGIONS = ("'EU'", "'a=b/c %41'", "'ü '", "'x,y'", "NULL")
+
+
+@pytest.fixture(params=FORMS)
+def lake(empty_shop: Shop, request: pytest.FixtureRequest) -> Lake:
+    """Three tables of few rows, whose files are laid out; nothing is read yet."""
+    shop = empty_shop
+    text = FILE.format(name=f"p_{shop.database}", source=shop.database, sink=shop.target)
+    layouts = LAYOUTS[request.param.partition("_")[0]]
+    settings = "".join(
+        f'  "{shop.database}.{name}": {{partition_by: {fields}, sort_by: [v]}}\n'
+        for name, fields in layouts.items()
+    )
+    shop.path.write_text(f"{text}tables:\n{settings}")
+    rng = random.Random(SEED)
+    print(f"seed {SEED}")
+    for name in layouts:
+        shop.at_source(f"CREATE TABLE {name} ({ROW})")
+        shop.at_source(f"INSERT INTO {name} VALUES {', '.join(row(n, rng) for n in range(40))}")
+    return Lake.of(shop, request.param)
+
+
+def row(number: int, rng: random.Random) -> str:
+    """Return a row as SQL's VALUES have it."""
+    day = rng.choice(["NULL", "'1969-12-31'", "'2024-02-29'", "'9999-12-31'"])
+    at = rng.choice(["NULL", "'1001-01-01'", "'1969-12-31 23:59:59.999999'", "'2024-05-06 07:08'"])
+    return f"({number}, {rng.choice(REGIONS)}, {day}, {at}, {rng.randrange(-9, 9)}, 'n{number}')"
+
+
+def change_some(lake: Lake, rng: random.Random) -> None:
+    """Insert, change, move and delete rows of all tables."""
+    for name in ("orders", "regions", "times"):
+        numbers = rng.sample(range(60), 12)
+        lake.logged(
+            f"REPLACE INTO {name} VALUES {', '.join(row(n, rng) for n in numbers[:5])}",
+            f"UPDATE {name} SET region = {rng.choice(REGIONS)} WHERE id IN ({numbers[5]}, 1, 2)",
+            f"UPDATE {name} SET day = '2025-01-01', at = day WHERE id % 7 = {numbers[6] % 7}",
+            f"DELETE FROM {name} WHERE id = {numbers[7]}",
+            f"UPDATE IGNORE {name} SET id = id + 100 WHERE id = {numbers[8]}",
+        )
+
+
+def partitions_of(lake: Lake, table: str) -> Counter[Any]:
+    """Return how many rows each partition has; each file has those of one, in their order."""
+    found: Counter[Any] = Counter()
+    for partition, values, rows in _files(lake, table):
+        assert set(values) == {partition}, "rows are in a file of another partition"
+        found[partition] += len(values)
+        assert rows == sorted(rows), "rows of a file are in another order"
+    return found
+
+
+def _files(lake: Lake, table: str) -> Iterator[tuple[Any, list[Any], list[int]]]:
+    """Yield each file's partition, what its rows' would be, and the column that sorts them."""
+    if lake.form == "delta":
+        folder = lake.folder / table_folder(TableId(lake.shop.database, table))
+        there = DeltaTable(str(folder))
+        fields = there.metadata().partition_columns
+        for action in pa.table(there.get_add_actions(flatten=True)).to_pylist():
+            rows = pq.read_table(folder / action["path"])
+            values = zip(*(rows.column(name).to_pylist() for name in fields), strict=True)
+            own = tuple(action[f"partition.{name}"] for name in fields)
+            yield own, list(values), _numbers(rows)
+        return
+    there = catalog_of(lake.folder).load_table((lake.shop.database, table))
+    schema = there.schema()
+    fields = [(schema.find_field(each.source_id), each.transform) for each in there.spec().fields]
+    made = [transform.transform(field.field_type) for field, transform in fields]
+    for task in there.scan().plan_files():
+        rows = pq.read_table(task.file.file_path.removeprefix("file://"))
+        columns = [rows.column(field.name) for field, _ in fields]
+        plain = [
+            each.cast("int32" if str(each.type) == "date32[day]" else each.type) for each in columns
+        ]
+        plain = [each.cast("int64") if "timestamp" in str(each.type) else each for each in plain]
+        values = [
+            tuple(one(value) for one, value in zip(made, row, strict=True))
+            for row in zip(*(each.to_pylist() for each in plain), strict=True)
+        ]
+        yield tuple(task.file.partition), values, _numbers(rows)
+
+
+def _numbers(rows: Any) -> list[int]:
+    """Return the numbers that rows are sorted by, with NULL as the greatest."""
+    return [2**31 if each is None else each for each in rows.column("v").to_pylist()]
+
+
+def test_rows_are_in_the_files_of_their_partitions(lake: Lake) -> None:
+    rng = random.Random(SEED + 1)
+    assert not check(lake.shop.run()).blocks
+    lake.catch_up()
+    for turn in range(4):
+        for name in ("orders", "regions", "times"):
+            assert lake.is_equal(name), turn
+            found = partitions_of(lake, name)
+            assert len(found) > 1 or (name, turn) == ("orders", 3)
+            rows = rows_by_duckdb(lake.form, lake.folder, f"{lake.shop.database}.{name}")
+            assert len(rows) == sum(found.values())
+        change_some(lake, rng)
+        if turn == 2:
+            lake.logged("TRUNCATE orders", f"INSERT INTO orders VALUES {row(7, rng)}")
+        lake.catch_up()
+    assert lake.verified().equal
+
+
+def write(lake: Lake, table: str, settings: str) -> None:
+    """Write other settings of one table to the file."""
+    text = lake.shop.path.read_text()
+    name = f'"{lake.shop.database}.{table}": '
+    before, _, behind = text.partition(name)
+    lake.shop.path.write_text(f"{before}{name}{settings}\n{behind.partition(chr(10))[2]}")
+
+
+def test_other_partitions_come_with_the_rows_that_are_read_again(lake: Lake) -> None:
+    rng = random.Random(SEED + 1)
+    lake.catch_up()
+    before = partitions_of(lake, "orders")
+    now = (
+        "{partition_by: [v]}" if lake.form == "delta" else "{partition_by: ['truncate(2, region)']}"
+    )
+    write(lake, "orders", now)
+    with pytest.raises(PipelineFileError, match="laid out otherwise"):
+        lake.catch_up()
+    change_some(lake, rng)
+    run = lake.shop.run()
+    reset_tables(run, [TableId(lake.shop.database, "orders")])
+    run.close()
+    if lake.form == "delta":
+        with pytest.raises(RefusedError, match="keeps the partitions with which it was made"):
+            lake.catch_up()
+        assert partitions_of(lake, "orders") == before
+        write(lake, "orders", "{partition_by: [region], sort_by: [v]}")
+        run = lake.shop.run()
+        reset_tables(run, [TableId(lake.shop.database, "orders")])
+        run.close()
+    lake.catch_up()
+    assert lake.is_equal("orders")
+    assert {*partitions_of(lake, "orders")} != {*before}
+    change_some(lake, rng)
+    lake.catch_up()
+    assert all(map(lake.is_equal, ("orders", "regions", "times")))
+    run = lake.shop.run()
+    reset(run)
+    run.close()
+    write(lake, "orders", "{}")
+    if lake.form == "iceberg":
+        lake.catch_up()
+        assert {*partitions_of(lake, "orders")} == {()}
+        assert lake.is_equal("orders")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE orders DROP COLUMN {}", "ALTER TABLE orders CHANGE {0} other {1}"],
+    ids=["dropped", "renamed"],
+)
+def test_a_table_stops_alone_where_a_column_of_its_partitions_goes(
+    lake: Lake, statement: str
+) -> None:
+    lake.catch_up()
+    column, kind = ("region", "VARCHAR(9)") if lake.form == "delta" else ("at", "DATETIME(6)")
+    lake.logged(statement.format(column, kind), "INSERT INTO times (id) VALUES (99)")
+    with pytest.raises(TablesStoppedError, match=f"names its columns {column}"):
+        lake.catch_up()
+    assert lake.is_equal("times")
+    write(lake, "orders", "{}")
+    run = lake.shop.run()
+    reset_tables(run, [TableId(lake.shop.database, "orders")])
+    run.close()
+    if lake.form == "iceberg":
+        lake.catch_up()
+        assert lake.is_equal("orders")
+
+
+def test_a_type_that_changes_is_followed_where_it_has_partitions_still(lake: Lake) -> None:
+    rng = random.Random(SEED + 1)
+    lake.catch_up()
+    lake.logged(
+        "ALTER TABLE orders MODIFY id BIGINT",
+        "ALTER TABLE regions MODIFY v BIGINT, MODIFY region CHAR(20)",
+        "ALTER TABLE times ADD COLUMN more INT",
+    )
+    for name in ("orders", "regions"):
+        lake.logged(f"REPLACE INTO {name} VALUES {row(3, rng)}, {row(70, rng)}")
+    lake.logged("UPDATE times SET more = id, day = '2000-01-01' WHERE id < 5")
+    lake.catch_up()
+    for name in ("orders", "regions", "times"):
+        assert lake.is_equal(name)
+        partitions_of(lake, name)
+    if lake.form == "delta":
+        lake.logged("UPDATE orders SET region = '' WHERE id = 3")
+        with pytest.raises(RefusedError, match="for Delta the empty text"):
+            lake.catch_up()
+    else:
+        lake.logged("ALTER TABLE orders MODIFY at VARCHAR(40)")
+        with pytest.raises(TablesStoppedError, match="year, month and day"):
+            lake.catch_up()
+    assert lake.is_equal("regions")
