@@ -72,7 +72,7 @@ class HeldTable:
             names_there = self.loaded.columns.names
             there = [name for name in names if name in names_there]
             known = None if bounds is None or bounds.column not in names_there else bounds
-            with libraries_explained(partial(_unreadable, self.store)):
+            with libraries_explained(partial(unreadable, self.store)):
                 for batch in self.loaded.batches(there, known):
                     rows = in_columns(pa.Table.from_batches([batch]), columns)
                     yield from (_as_read(rows) if self.is_mirror else rows).to_batches()
@@ -112,7 +112,7 @@ class HeldTables:
         None if neither lake nor log have anything of it. `IntegrityError` if files of the log are
         gone: of an old state the table may have them.
         """
-        with libraries_explained(partial(_unreadable, self.store)):
+        with libraries_explained(partial(unreadable, self.store)):
             loaded = self.open_tables(state).load(table)
             stamp = None if loaded is None else own_stamp(loaded, table, self.store, self.pipeline)
         there = pa.schema([]) if loaded is None else loaded.columns
@@ -174,7 +174,7 @@ def said_by(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:_LONGEST]}"
 
 
-def _unreadable(store: ObjectStore, error: Exception) -> SinkUnreachableError:
+def unreadable(store: ObjectStore, error: Exception) -> SinkUnreachableError:
     """Return the error for tables that cannot be read."""
     return SinkUnreachableError(
         f"tables cannot be read: {said_by(error)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -37,11 +38,11 @@ from airflow_cdc_provider.systems.lake.columns import (
     mirrored_rows,
     name_in_catalog,
 )
-from airflow_cdc_provider.systems.lake.held import HeldTables
-from airflow_cdc_provider.systems.lake.layouts import require_layout
+from airflow_cdc_provider.systems.lake.held import HeldTables, libraries_explained, unreadable
+from airflow_cdc_provider.systems.lake.layouts import DELTA, require_layout
 from airflow_cdc_provider.systems.lake.next_commit import Appended, Commits, Mirrored
-from airflow_cdc_provider.systems.lake.packages import require_package
-from airflow_cdc_provider.systems.lake.preflight import lake_look
+from airflow_cdc_provider.systems.lake.packages import is_there, require_package
+from airflow_cdc_provider.systems.lake.preflight import kept_partitions, lake_look
 from airflow_cdc_provider.systems.lake.publisher import Publisher
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 from airflow_cdc_provider.systems.lake.rows_again import LakeRowsAgain
@@ -94,6 +95,9 @@ class LakeSink:
         state = Manifest(self._store, str(self.owner.pipeline)).read()
         if state.plan_id:
             self._commits.require_mode(state.types)
+        if self.folder.form == DELTA and is_there(DELTA):
+            with libraries_explained(partial(unreadable, self._store)):
+                return (*found, *kept_partitions(self._open_tables(state), plans))
         return found
 
     def open_side(self) -> LakeVerifySide:

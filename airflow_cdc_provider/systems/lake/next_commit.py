@@ -14,7 +14,7 @@ import pyarrow as pa
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_layout import NO_LAYOUT, TableLayout
+from airflow_cdc_provider.core.table_layout import TableLayout
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.state import NATIVE
@@ -85,8 +85,11 @@ class Commits(Protocol):
     def takes(self, table: TableId) -> bool:
         """Tell whether a table that the stream does not own any more is committed to."""
 
-    def layout_of(self, table: TableId) -> TableLayout:
-        """Return how a table's files are to be laid out when it is made, or begins anew."""
+    def layout_of(self, table: TableId, loaded: LoadedTable | None) -> TableLayout:
+        """Return how a table's files are to be laid out when it is made, or begins anew.
+
+        One without a plan keeps the partitions that it has.
+        """
 
     def next(
         self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
@@ -114,16 +117,18 @@ class Appended:
         """Return True: changes are rows, whatever their key is."""
         return True
 
-    def layout_of(self, table: TableId) -> TableLayout:
+    def layout_of(self, table: TableId, loaded: LoadedTable | None) -> TableLayout:
         """Return how a table's files are to be laid out when it is made, or begins anew."""
-        return self.plans[table].shape.layout if table in self.plans else NO_LAYOUT
+        if table in self.plans:
+            return self.plans[table].shape.layout
+        return TableLayout(() if loaded is None else loaded.partitions or ())
 
     def next(
         self, table: TableId, loaded: LoadedTable | None, new: Behind, order: int | None
     ) -> NextCommit:
         """Gather the changes in one file, or one for each partition."""
         read, changes = _with_rows(new.read), _with_rows(new.changes)
-        layout = _layout_now(loaded, new, self.layout_of(table))
+        layout = _layout_now(loaded, new, self.layout_of(table, loaded))
         taken: list[DataFile] = []
         if layout.columns:
             out = SortedFiles(
@@ -165,7 +170,7 @@ class Mirrored:
         """Tell whether the table's key is known; else it stays as it is."""
         return table in self.plans
 
-    def layout_of(self, table: TableId) -> TableLayout:
+    def layout_of(self, table: TableId, loaded: LoadedTable | None) -> TableLayout:  # noqa: ARG002 - of the port
         """Return how a table's files are to be laid out when it is made, or begins anew."""
         return self.plans[table].shape.layout
 
@@ -176,7 +181,7 @@ class Mirrored:
         plan = self.plans[table]
         key = plan.target.primary_key
         soft = SoftDeletes(plan.shape.marks) if plan.shape.deleted_flag else None
-        layout = _layout_now(loaded, new, plan.shape.layout)
+        layout = _layout_now(loaded, new, self.layout_of(table, loaded))
         if soft is not None and new.is_anew:
             lost: set[str] = set()
             earlier = self._rows_of_before(plan, loaded, new, lost)

@@ -21,6 +21,8 @@ from airflow_cdc_provider.systems.lake.packages import PACKAGES, how_to_install,
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.catalog_access import CatalogAccess
     from airflow_cdc_provider.core.endpoint import Folder
+    from airflow_cdc_provider.core.table_layout import PartitionField
+    from airflow_cdc_provider.systems.lake.tables.table import LakeTables
 
 CATALOGS = "airflow_cdc_provider.systems.lake.tables.catalogs"
 
@@ -42,6 +44,11 @@ class LakeCode(FindingCode):
         "lake.column_name",
         "block",
         "a column is called like one that tells of changes, or two differ by case alone",
+    )
+    LAYOUT = (
+        "lake.layout",
+        "block",
+        "the table is there with other partitions, and tables of the format keep theirs",
     )
 
 
@@ -125,6 +132,27 @@ def twice_text(names: Sequence[str]) -> str:
     """Return that columns of these names would be in a table twice."""
     word = "column" if len(names) == 1 else "columns"
     return f"{word} {', '.join(names)} would be there twice"
+
+
+def kept_partitions(tables: LakeTables, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield a finding for each table that keeps other partitions than it is to have."""
+    for plan in plans:
+        loaded, wanted = tables.load(plan.sink_table), plan.shape.layout.partitions
+        if loaded is not None and loaded.partitions not in {wanted, None}:
+            yield Finding(
+                LakeCode.LAYOUT,
+                Level.BLOCK,
+                str(plan.schema.table),
+                f"its partitions are by {_fields_text(loaded.partitions)}",
+                f"partitions by {_fields_text(wanted)}, as the pipeline file says",
+                "a table of Delta keeps the partitions with which it was made",
+                "write the former partition_by, or route the table to another name (sink.route)",
+            )
+
+
+def _fields_text(fields: Sequence[PartitionField] | None) -> str:
+    """Return the fields of partitions as text."""
+    return ", ".join(map(str, fields or ())) or "nothing"
 
 
 def _columns(plan: TablePlan) -> Iterator[Finding]:

@@ -200,7 +200,7 @@ class Publisher:
             str(self._owner.pipeline), state.plan_id, self._owner.generation, count, commit.order
         )
         try:
-            whole = NewTable(commit.files, new.columns, self._commits.layout_of(table))
+            whole = NewTable(commit.files, new.columns, self._commits.layout_of(table, loaded))
             if loaded is None:
                 tables.create(table, whole, wanted)
             else:
@@ -224,7 +224,7 @@ class Publisher:
         """Return what a table lacks; one that is to have other partitions begins anew if it can."""
         there = pa.schema([])
         if loaded is not None:
-            there, wanted = loaded.columns, self._commits.layout_of(table)
+            there, wanted = loaded.columns, self._commits.layout_of(table, loaded)
             if known is not None and loaded.partitions != wanted.partitions:
                 anew = begun_anew(self._store, state, table, known)
                 if anew is not None:
@@ -320,7 +320,7 @@ class Publisher:
         Return the table as it is then; None if it is to be loaded again.
         """
         stamp = loaded.stamp
-        layout = self._commits.layout_of(table)
+        layout = self._commits.layout_of(table, loaded)
         found = compacted(self._store, table, loaded, layout) if self._commits.compacts else None
         if found is None or stamp is None:
             return loaded
