@@ -25,6 +25,7 @@ from airflow_cdc_provider.systems.lake import mirror, sorted_files
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS, OP, ORDER
 from airflow_cdc_provider.systems.lake.marks import SoftDeletes
 from airflow_cdc_provider.systems.lake.mirror import Limit, Rewrite, rewritten
+from airflow_cdc_provider.systems.lake.partitions import Partition
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
 from airflow_cdc_provider.systems.lake.tables.table import Bounds
@@ -64,6 +65,10 @@ class Held:
     @property
     def bytes(self) -> int:
         return (self.root / self.name).stat().st_size
+
+    @property
+    def partition(self) -> Partition:
+        return ()
 
     @property
     def bounds(self) -> Bounds | None:

@@ -205,7 +205,7 @@ def test_rows_of_a_snapshot_prove_a_table_without_its_history(
 
 def test_the_greatest_order_never_falls_by_a_commit_that_adds(world: LakeWorld) -> None:
     read = Behind([SealedFile("", 1, 1)], (), pa.schema([]), is_anew=False)
-    appended = Appended(world.store, compacts=False)
+    appended = Appended(world.store, {}, compacts=False)
     orders = [appended.next(world.orders.sink_table, None, read, n).order for n in (3, None)]
     assert orders == [3, -1]
     nothing = replace(read, read=())
