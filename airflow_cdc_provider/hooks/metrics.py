@@ -12,7 +12,7 @@ from airflow.sdk.observability import stats
 
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import Outage, StreamState
-from airflow_cdc_provider.views.status import PipelineStatus
+from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 
 _US = 1_000_000
 _TELLS_ITS_LAG = frozenset({Phase.STREAMING, Phase.STOPPED})
@@ -40,9 +40,17 @@ def send_metrics(status: PipelineStatus) -> None:
 
 
 def send_stream_metrics(
-    pipeline: str, stream: StreamState | None, *, now_us: int, outages: Sequence[Outage] = ()
+    pipeline: str,
+    stream: StreamState | None,
+    *,
+    now_us: int,
+    outages: Sequence[Outage] = (),
+    is_gone: bool = False,
 ) -> None:
-    """Send a stream's progress as Airflow metrics; its lag only while that is known."""
+    """Send a stream's progress as Airflow metrics; its lag only while that is known.
+
+    That of a stream which was not heard of for some time, or whose process `is_gone`, is not.
+    """
     if stream is None:
         return
     since_us = min((outage.since_us for outage in outages), default=now_us)
@@ -55,7 +63,8 @@ def send_stream_metrics(
     }
     if stream.heartbeat_us:
         counts["stream.heartbeat_age_seconds"] = max(0, now_us - stream.heartbeat_us) / _US
-    if stream.lag_us is not None:
+    is_heard = not is_gone and now_us - stream.heartbeat_us <= SILENT_S * _US
+    if stream.lag_us is not None and is_heard:
         counts["stream.lag_seconds"] = stream.lag_us / _US
     _send(pipeline, counts)
 

@@ -167,7 +167,11 @@ class CdcStreamTrigger(BaseTrigger):
                 watch = replace(watch, since_us=now_us())
             else:
                 send_stream_metrics(
-                    self.pipeline, seen.stream, now_us=now_us(), outages=seen.outages
+                    self.pipeline,
+                    seen.stream,
+                    now_us=now_us(),
+                    outages=seen.outages,
+                    is_gone=seen.is_gone,
                 )
                 watch = watch.look(
                     seen.stream, now_us(), is_gone=seen.is_gone, has_heeded=seen.has_heeded

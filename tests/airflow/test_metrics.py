@@ -13,7 +13,7 @@ from airflow.sdk.observability import stats
 from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind
-from airflow_cdc_provider.hooks.metrics import send_metrics
+from airflow_cdc_provider.hooks.metrics import send_metrics, send_stream_metrics
 from airflow_cdc_provider.views.status import status
 from tests.airflow.conftest import SHOP, beat, streaming
 from tests.airflow.stream_trigger import trigger
@@ -51,6 +51,18 @@ def test_a_lag_that_is_not_known_is_not_sent(store: SqlStateStore, sent: Sent) -
     beat(store, streaming(store), lag_us=None)
     send_metrics(status(store, SHOP, now_us=store.now_us()))
     assert "cdc.stream.lag_seconds.shop" not in sent
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_the_lag_of_a_stream_that_was_not_heard_of_is_not_sent(
+    store: SqlStateStore, sent: Sent, *, is_gone: bool
+) -> None:
+    beat(store, streaming(store), lag_us=0)
+    told = store.stream(SHOP)
+    now_us = store.now_us() + (0 if is_gone else 31_000_000)
+    send_stream_metrics(str(SHOP), told, now_us=now_us, is_gone=is_gone)
+    assert "cdc.stream.lag_seconds.shop" not in sent
+    assert "cdc.stream.heartbeat_age_seconds.shop" in sent
 
 
 def test_an_outage_is_sent_with_how_long_it_lasts_and_its_tries(

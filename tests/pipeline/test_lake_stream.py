@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from airflow_cdc_provider.core.backoff import BackOff
-from airflow_cdc_provider.core.errors import LedgerSetBackError
+from airflow_cdc_provider.core.errors import LedgerSetBackError, SinkUnreachableError
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.pipeline.steps.small_work import _job
@@ -57,3 +59,40 @@ def test_whatever_ends_the_commits_of_its_tables_ends_it(
             stream(lake, "continuous")
     lake.catch_up()
     assert lake.is_equal("orders")
+
+
+def test_tables_are_as_old_as_what_their_log_has(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def as_of_us() -> int:
+        told = lake.shop.run().store.note(lake.shop.run().name, NoteKind.PUBLISHED)
+        assert told is not None
+        return int(told.form["at_us"])
+
+    def now_us() -> int:
+        return time.time_ns() // 1000
+
+    lake.shop.at_source("INSERT INTO orders (id) VALUES (79)")
+    begin_us = now_us()
+    lake.catch_up()
+    assert begin_us <= as_of_us() <= now_us()
+    changed_us = now_us()
+    lake.shop.at_source("INSERT INTO orders (id) VALUES (80)")
+    time.sleep(0.1)
+    publish, left = publisher_module.Publisher.publish, ["once, before a change was read"]
+
+    def broken(publisher: publisher_module.Publisher) -> None:
+        if not left:
+            raise SinkUnreachableError("away", "the lake", "none")
+        left.clear()
+        publish(publisher)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publisher_module.Publisher, "publish", broken)
+        with pytest.raises(SinkUnreachableError):
+            stream(lake, "bounded")
+    assert not left
+    assert as_of_us() <= changed_us
+    begin_us = now_us()
+    lake.catch_up()
+    assert as_of_us() >= begin_us

@@ -151,7 +151,7 @@ def _follow_to_the_end(
         ):
             _Tries(job, following, follower, retries).run_to_the_end()
             retries.call(lambda: _pass_over(job.sink(), following))
-            retries.call(tables.publish)
+            retries.call(lambda: tables.publish(_logged_us(following)))
         retries.call(lambda: _last_committed(job, following))
     except RetryableError as error:
         if following.fenced is not None:
@@ -178,7 +178,14 @@ def _begin(job: Job, following: Following) -> StreamCounts:
 def _bind(job: Job, following: Following) -> None:
     """Find where a bounded run ends, unless that is known."""
     if following.bound is None:
+        asked_us = time.time_ns() // 1000
         following.bound, following.is_last = end_of_run(job)
+        following.bound_us = None if following.is_last else asked_us
+
+
+def _logged_us(following: Following) -> int | None:
+    """Return up to when a run that came to its end has read the log; None if it is not known."""
+    return None if following.ending.is_set() else following.bound_us
 
 
 def _result(job: Job, following: Following, started: float) -> JobResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+from contextlib import suppress
 
 from airflow_cdc_provider.core.errors import CdcError, FencedError, RetryableError
 from airflow_cdc_provider.core.records import NoteKind
@@ -50,14 +50,27 @@ class PublishedTables:
         if error is None and self._found is not None:
             raise self._found
 
-    def publish(self) -> None:
-        """Bring the tables to the end of the log now; behind who is at it, not beside."""
+    def publish(self, logged_us: int | None = None) -> None:
+        """Bring the tables to the end of the log now; behind who is at it, not beside.
+
+        The log is known to have what the source committed up to `logged_us`, a time since 1970; or,
+        without that, what the last heartbeat said.
+        """
         with self._turn:
             if self._sink is None or self._found is not None:
                 return
-            began_us = time.time_ns() // 1000
+            at_us = max(self._logged_us(), logged_us or 0)
             self._sink.publish_tables()
-            self._tell(began_us)
+            if at_us:
+                self._tell(at_us)
+
+    def _logged_us(self) -> int:
+        """Return up to when the log has what the source committed; 0 if that is not known."""
+        with suppress(CdcError):  # who cannot be asked says nothing new
+            told = self._job.store.stream(self._job.spec.pipeline)
+            if told is not None and told.heartbeat_us and told.lag_us is not None:
+                return told.heartbeat_us - told.lag_us
+        return 0
 
     def _tell(self, at_us: int) -> None:
         """Note up to when the tables have what was committed, for those who look."""

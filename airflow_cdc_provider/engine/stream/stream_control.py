@@ -30,6 +30,8 @@ class Following:
     """Those that the stream owns, by the sink's ledger."""
     bound: LogPosition | None = None
     """Where a bounded run ends."""
+    bound_us: int | None = None
+    """When the log was asked for its end, which is the bound; a time since 1970."""
     is_last: bool = False
     """The stream ends there for good."""
     ending: threading.Event = field(default_factory=threading.Event)
@@ -72,6 +74,7 @@ class Following:
         """Return a new control for the stream's next reading of the log, after one that ended."""
         return Following(
             bound=self.bound,
+            bound_us=self.bound_us,
             is_last=self.is_last,
             carries_out=self.carries_out,
             coming_back=self.coming_back,

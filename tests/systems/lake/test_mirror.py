@@ -312,6 +312,7 @@ class _Broken:
     rows = property(lambda self: self.file.rows)
     bytes = property(lambda self: self.file.bytes)
     bounds = property(lambda self: self.file.bounds)
+    partition = ()
 
 
 @mirrors

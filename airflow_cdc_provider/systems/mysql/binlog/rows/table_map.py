@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.errors import (
     UnknownTypeError,
     ValueRefusedError,
 )
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.rows.column_metadata import OptionalMetadata
@@ -85,8 +85,9 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
             f"the log does not name the columns of {table}",
             where=str(table),
             risk="values would be written into wrong columns",
-            remedy="SET GLOBAL binlog_row_metadata = 'FULL'; then `resume` with --table "
-            f"{table}: it is read again; or {RESET}",
+            remedy="SET GLOBAL binlog_row_metadata = 'FULL', and keep it in the server's "
+            f"configuration; then `reset` with {table_option(table)}: it is read again, and the "
+            f"others go on; or {RESET}",
         )
     columns = tuple(
         Column(
