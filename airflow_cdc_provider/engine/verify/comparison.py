@@ -22,7 +22,9 @@ _MOST_KEYS = 2_000
 """Servers look that many up by the key's index; for more they may read the whole table."""
 _MOST_CANDIDATES = 100_000
 _SAMPLES = 20
-_STILL_ROUNDS = 3
+_Rows = tuple[str | None, str | None]
+"""The hashes of a key's rows at source and sink."""
+_STILL_ROUNDS, _STILL_ROUNDS_OF_BOTH = 2, 3
 
 
 @dataclass(slots=True)
@@ -38,8 +40,8 @@ class Comparison:
     truncated: bool = False
     places: dict[Key, KeyBucket] = field(default_factory=dict)
     """Of the candidates, and of what became of them, where keys can be compared in code."""
-    still: dict[Key, int] = field(default_factory=dict)
-    """In how many rounds in a row neither row of a key has changed, where both sides write."""
+    still: dict[Key, tuple[_Rows, int]] = field(default_factory=dict)
+    """The rows of a key, and in how many rounds in a row they have not changed."""
     confirmed: dict[Key, Difference] = field(default_factory=dict)
     known: dict[Key, Key] = field(default_factory=dict)
     """The source's keys of confirmed rows, where they are others than the sink's."""
@@ -69,12 +71,13 @@ class Comparison:
         self.truncated = len(self.candidates) >= _MOST_CANDIDATES
 
     def judge(self, earlier: Hashes, earlier_there: Hashes | None = None) -> None:
-        """Compare the suspect keys again; a row that did not change meanwhile is confirmed.
+        """Compare the suspect keys again; a row that does not change meanwhile is confirmed.
 
-        `earlier` has the source's hashes from before the wait. Where others write at the sink, too,
-        `earlier_there` has the sink's: then neither row may have changed in some rounds in a row,
-        for one that was changed and changed back between two looks looks still.
+        One that is changed and changed back between two looks seems not to change: so it must not
+        for some rounds in a row. `earlier` has the source's hashes from before the wait. Where
+        others write at the sink, too, `earlier_there` has the sink's, which must not change either.
         """
+        rounds = _STILL_ROUNDS if earlier_there is None else _STILL_ROUNDS_OF_BOTH
         there = self.pair.sink.hashes_of(self.candidates)
         now = self.pair.source.hashes_of(self.candidates)
         left = set()
@@ -84,9 +87,11 @@ class Comparison:
             is_still = now.get(key) == earlier.get(key)
             if earlier_there is not None:
                 is_still = is_still and there.get(key) == earlier_there.get(key)
-                self.still[key] = self.still.get(key, 0) + 1 if is_still else 0
-                is_still = self.still[key] >= _STILL_ROUNDS
-            if is_still:
+            rows = now.get(key), there.get(key)
+            before, count = self.still.get(key, (rows, 0))
+            count = (count if rows == before else 0) + 1 if is_still else 0
+            self.still[key] = rows, count
+            if count >= rounds:
                 self._confirm(key, now.get(key), there.get(key))
             else:
                 left.add(key)
