@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime.date(1970, 1, 1)
 _LOCAL_TIMES = "timestampNtz"
+_COLUMN_NAMES = "delta.columnMapping.mode"
 _BATCH_ROWS = 65_536
 _LOG = "_delta_log"
 _ONE_IN = 10
@@ -239,6 +240,13 @@ class LoadedDelta:
             DeltaFile(each, rows.schema, actions[each.path], column, fields)
             for each in rows.get_fragments()
         ]
+
+    def beside_files(self) -> str:
+        """Return what others put on it that its files do not say, by its protocol."""
+        found = {*(self._table.protocol().reader_features or ())} - {_LOCAL_TIMES}
+        mapped = self._table.metadata().configuration.get(_COLUMN_NAMES, "none")
+        names = [*sorted(found), *([] if mapped == "none" else [_COLUMN_NAMES])]
+        return f"it has {', '.join(names)}" if names else ""
 
     def replace(
         self,

@@ -266,6 +266,19 @@ class IcebergTable:
         tasks = self._table.scan().plan_files()
         return [IcebergFile(self._table, each, column) for each in tasks]
 
+    def beside_files(self) -> str:
+        """Return what others put on it that its files do not say: deleted rows, other names."""
+        if any(task.delete_files for task in self._table.scan().plan_files()):
+            return "rows are deleted by files beside them"
+        mapping = self._table.name_mapping()
+        known = {each.field_id: {*each.names} for each in (mapping.root if mapping else ())}
+        renamed = [
+            each.name
+            for each in self._table.schema().fields
+            if known.get(each.field_id, {each.name}) != {each.name}
+        ]
+        return f"column {renamed[0]} had another name" if renamed else ""
+
     def replace(
         self,
         gone: Sequence[TableFile],

@@ -142,6 +142,9 @@ class LoadedTable(Protocol):
     def files(self, column: str) -> Sequence[TableFile]:
         """Return the files of which it was made, with the bounds of a column."""
 
+    def beside_files(self) -> str:
+        """Return what others put on it that its Parquet files do not say; empty for nothing."""
+
     def replace(
         self,
         gone: Sequence[TableFile],
