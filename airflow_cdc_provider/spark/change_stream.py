@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
 
-_LOOK_S = 0.05
 _WAIT_S = 0.5
 
 
@@ -74,10 +73,11 @@ class ChangeStream(DataSourceStreamReader):
         """Return the end of the next micro-batch once something is new, or the time is over."""
         deadline = time.monotonic() + wait_s
         while True:
-            found = self.changes().behind(start, most_files=most_files, last=last)
+            changes = self.changes()
+            found = changes.behind(start, most_files=most_files, last=last)
             if found != start or time.monotonic() >= deadline:
                 return found
-            time.sleep(_LOOK_S)
+            time.sleep(changes.look_every_s)
 
 
 class UnlimitedStream(ChangeStream):

@@ -47,6 +47,9 @@ class ChosenChanges(Protocol):
 class TableChanges(Protocol):
     """The changes of one table."""
 
+    look_every_s: float
+    """How often it is asked what is new while nothing is."""
+
     def columns(self) -> pa.Schema | None:
         """Return the columns that the options ask for; None if nothing was written yet."""
 

@@ -69,6 +69,8 @@ class ChosenFiles:
 class LogChanges:
     """Reads one table of a change log."""
 
+    look_every_s = 0.05
+
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._commits = TableCommits(options.files, options.table)

@@ -6,8 +6,9 @@ that readers of change logs know. Nothing is made a Python object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,8 @@ from airflow_cdc_provider.columns.arrow_arrays import (
     numbers_of,
     texts_of,
 )
-from airflow_cdc_provider.columns.numpy_types import BoolArray
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import (
-    CorruptLogError,
     IntegrityError,
     RefusedError,
     UnknownEventError,
@@ -31,7 +31,6 @@ from airflow_cdc_provider.systems.changelog.reads.change_rows import (
     BATCH_ROWS,
     CHANGE_TYPE,
     CHANGE_TYPES,
-    COMMIT_COLUMNS,
     COMMIT_ORDER,
     COMMIT_POSITION,
     COMMIT_TIMESTAMP,
@@ -55,7 +54,6 @@ _STORED_AS = {
     COMMIT_TIMESTAMP: COMMITTED_AT,
     COMMIT_POSITION: POSITION,
 }
-_READ_AHEAD = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,10 @@ class LakeFilePart:
 
     name: str
     """Below the store."""
-    groups: tuple[int, ...] | None
+    groups: tuple[int, ...] | None = None
     """None for the whole file."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Values that all of its rows have in columns which the file need not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +94,17 @@ class LakeTask:
     def _rows_of(self, file: pq.ParquetFile, part: LakeFilePart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part."""
         where = f"{self.store}/{part.name}"
-        there = file.schema_arrow
-        if missing := [name for name in (OP, ORDER) if name not in there.names]:
+        there = {*file.schema_arrow.names}
+        if missing := [name for name in (OP, ORDER) if name not in there]:
             raise _foreign(f"the file has no column {missing[0]}", where)
-        own = [each for each in self.wanted if each.name not in COMMIT_COLUMNS]
-        named = [each.name for each in own if each.name in there.names]
-        told = [_STORED_AS[name] for name in self.wanted.names if name in _STORED_AS]
-        names = list(dict.fromkeys([OP, ORDER, *told, *named]))
+        stored = [_STORED_AS.get(name, name) for name in self.wanted.names]
+        names = dict.fromkeys([OP, ORDER, *(name for name in stored if name in there)])
         groups = part.groups or range(file.num_row_groups)
         chosen = [each for each in groups if self._may_have(file, each)]
-        rows = min(BATCH_ROWS, _READ_AHEAD)
-        for batch in file.iter_batches(rows, row_groups=chosen, columns=names):
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=chosen, columns=[*names]):
             kept = batch.filter(mask_of(self._is_inside(batch, where)))
             if kept.num_rows:
-                yield self._changes(kept, where)
+                yield self._changes(kept, part, where)
 
     def _may_have(self, file: pq.ParquetFile, group: int) -> bool:
         """Tell whether a group may have rows of the range."""
@@ -122,33 +119,32 @@ class LakeTask:
         inside: BoolArray = (orders > self.behind) & (orders <= self.upto)
         return inside
 
-    def _changes(self, rows: pa.RecordBatch, where: str) -> pa.RecordBatch:
+    def _changes(self, rows: pa.RecordBatch, part: LakeFilePart, where: str) -> pa.RecordBatch:
         """Return rows of the table as rows of changes."""
         types = _change_types(rows.column(OP), where)
         if not self.with_truncates and (types == _TRUNCATE).any():
             order = rows.column(ORDER).filter(mask_of(types == _TRUNCATE))[0].as_py()
             raise _truncated(order, where)
-        columns = [self._column(each, rows, types, where) for each in self.wanted]
+        made = {
+            CHANGE_TYPE: texts_of(CHANGE_TYPES).take(numbers_of(types)),
+            COMMIT_ORDER: numbers_of(np.zeros(rows.num_rows, np.int64)),
+        }
+        columns = [
+            made[each.name] if each.name in made else _stored(rows, each, part, where)
+            for each in self.wanted
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
 
-    def _column(
-        self, wanted: pa.Field, rows: pa.RecordBatch, types: np.ndarray, where: str
-    ) -> pa.Array:
-        """Return one column of changes."""
-        match wanted.name:
-            case name if name == CHANGE_TYPE:
-                return texts_of(CHANGE_TYPES).take(numbers_of(types))
-            case name if name == COMMIT_ORDER:
-                return numbers_of(np.zeros(rows.num_rows, np.int64))
-            case name if name in _STORED_AS:
-                return _fitted(rows.column(_STORED_AS[name]), wanted, where)
-            case name if name not in rows.schema.names:
-                return pa.nulls(rows.num_rows, wanted.type)
-            case name:
-                return _fitted(rows.column(name), wanted, where)
+
+def _stored(rows: pa.RecordBatch, wanted: pa.Field, part: LakeFilePart, where: str) -> pa.Array:
+    """Return a column that is stored; one that the file does not have is NULL, or a constant."""
+    name = _STORED_AS.get(wanted.name, wanted.name)
+    if name in rows.schema.names:
+        return _fitted(rows.column(name), wanted, where)
+    return pa.repeat(pa.scalar(part.constants.get(name), wanted.type), rows.num_rows)
 
 
-def _change_types(op: pa.Array, where: str) -> np.ndarray:
+def _change_types(op: pa.Array, where: str) -> IntArray:
     """Return the number of each row's type of change."""
     found = pc.index_in(op.cast(pa.string()), value_set=texts_of(list(_TYPE_OF)))
     if found.null_count:
@@ -160,7 +156,7 @@ def _change_types(op: pa.Array, where: str) -> np.ndarray:
             remedy="use the release that wrote the table",
         )
     numbers = np.array(list(_TYPE_OF.values()), np.int64)
-    types: np.ndarray = numbers[as_numpy(found)]
+    types: IntArray = numbers[as_numpy(found)]
     return types
 
 
@@ -212,18 +208,11 @@ def _truncated(version: int, where: str) -> RefusedError:
 
 
 def cut_by_groups(
-    store: ObjectStore, name: str, size: int, part_bytes: int
+    store: ObjectStore, whole: LakeFilePart, size: int, part_bytes: int
 ) -> Sequence[LakeFilePart]:
     """Return the parts of a large file, each of whole row groups of about one size."""
-    with opened_file(store, name) as file:
+    with opened_file(store, whole.name) as file:
         sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-    if not sizes:
-        raise CorruptLogError(
-            "the file has no rows, and the table says that it has some",
-            where=f"{store}/{name}",
-            risk="rows were lost; none was read",
-            remedy="restore the file from a copy, or `reset` the table",
-        )
     wanted = max(1, sum(sizes) * part_bytes // size)
     parts: list[LakeFilePart] = []
     held: list[int] = []
@@ -232,6 +221,6 @@ def cut_by_groups(
         held.append(number)
         rows += count
         if rows >= wanted or number == len(sizes) - 1:
-            parts.append(LakeFilePart(name, tuple(held)))
+            parts.append(replace(whole, groups=tuple(held)))
             held, rows = [], 0
     return parts

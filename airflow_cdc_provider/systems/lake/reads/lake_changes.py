@@ -82,14 +82,15 @@ class ChosenRows:
         for each in sorted(table.files, key=lambda file: (file.low is not None, file.low)):
             if not each.may_have(self.range.behind, self.range.upto):
                 continue
+            whole = LakeFilePart(each.name, constants=each.constants)
             if each.bytes > options.part_bytes:
-                pieces = cut_by_groups(store, each.name, each.bytes, options.part_bytes)
+                pieces = cut_by_groups(store, whole, each.bytes, options.part_bytes)
                 tasks += [(piece,) for piece in pieces]
                 continue
             if small and size + each.bytes > options.part_bytes:
                 tasks.append(tuple(small))
                 small, size = [], 0
-            small.append(LakeFilePart(each.name, None))
+            small.append(whole)
             size += each.bytes
         tasks += [tuple(small)] if small else []
         return [
@@ -102,6 +103,8 @@ class ChosenRows:
 
 class LakeChanges:
     """Reads one table of a lake with `mode: append`."""
+
+    look_every_s = 0.5
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

@@ -73,7 +73,7 @@ def stream_start(table: LakeTable, options: Mapping[str, str]) -> int:
             )
     if not options:
         return BEFORE_ALL
-    found = order_range(table, options).behind
+    found = min(order_range(table, options).behind, table.end)
     if "startingTimestamp" in options and found == table.end:
         raise refused(
             f"no row of {table.options.table} is of startingTimestamp or later yet, so rows of "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
 from airflow_cdc_provider.core.endpoint import Store
@@ -25,6 +26,8 @@ class RawFile:
     """The smallest `_order` of its rows; None if that is not known."""
     high: int | None
     """The greatest one."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Values that all of its rows have in columns which the file need not have."""
 
     def may_have(self, low: int, high: int) -> bool:
         """Tell whether it may have rows behind an order, up to another one."""
@@ -52,7 +55,8 @@ def raw_files(place: Store, table: TableId, loaded: LoadedTable) -> Sequence[Raw
         if bounds is None and not each.rows:
             continue
         low, high = (None, None) if bounds is None else (bounds.low, bounds.high)
-        files.append(RawFile(_name(place, table, each.path), each.bytes, low, high))
+        name = _name(place, table, each.path)
+        files.append(RawFile(name, each.bytes, low, high, loaded.constants(each)))
     return files
 
 

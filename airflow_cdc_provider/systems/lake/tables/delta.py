@@ -241,6 +241,10 @@ class LoadedDelta:
             for each in rows.get_fragments()
         ]
 
+    def constants(self, file: TableFile) -> Mapping[str, Any]:
+        """Return the values of a file's partition: others leave them out of the file."""
+        return file.shared if isinstance(file, DeltaFile) else {}
+
     def beside_files(self) -> str:
         """Return what others put on it that its files do not say, by its protocol."""
         found = {*(self._table.protocol().reader_features or ())} - {_LOCAL_TIMES}
@@ -346,6 +350,12 @@ class DeltaFile:
     def bounds(self) -> Bounds | None:
         """Return the smallest and the greatest number of the column, as the file tells."""
         return bounds_in(self._rows.metadata, self._column)
+
+    @property
+    def shared(self) -> Mapping[str, Any]:
+        """Return the values of its partition."""
+        told = ((name.partition("."), value) for name, value in self._action.items())
+        return {name: value for (kind, _, name), value in told if kind == "partition" and name}
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows."""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.changes import Statement
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
+from airflow_cdc_provider.core.table_schema import Column, TypeKind
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
 from airflow_cdc_provider.systems.lake.reads.lake_changes import ChosenRows, LakeChanges
 from tests.behaviours.ledger_asks import altered
@@ -23,9 +23,14 @@ from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import Change, Row
 from tests.behaviours.source_log import at, point
 from tests.systems.lake.reading import table_of
+from tests.systems.lake.steps import as_numbers
 from tests.systems.lake.world import LakeWorld
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ORDERS = "shop.orders"
+OTHER_SERVER = "4350f323-7565-4e59-8763-4b1b83a0ce0e"
 CHANGE_OF = {
     "r": "insert",
     "c": "insert",
@@ -82,8 +87,11 @@ class MadeLake(LakeWorld):
         join(self, sink, split, *rows, high=self.next_place, request=f"r{self.joins}")
         self.publish_tables()
 
-    def begin_again(self, *rows: Row) -> None:
-        """Have the table begin again with these rows, read in two ranges."""
+    def begin_again(self, *rows: Row, with_numbers: bool = False) -> None:
+        """Have the table begin again with these rows, read in two ranges.
+
+        `with_numbers`: its names are numbers then, so that it is exchanged as a whole.
+        """
         self.joins += 1
         change = altered(self.orders, through=self.next_place, rereads=True)
         self.ledger.begin_changes([change])
@@ -95,14 +103,29 @@ class MadeLake(LakeWorld):
             split = self.split(number, start, end)
             join(self, sink, split, *inside, high=self.next_place, request=name)
             self.publish_tables()
+        if with_numbers:
+            as_numbers(self, "name")
         self.ledger.change_tables(read=[self.orders.schema.table])
         self.publish_tables()
 
-    def pass_over(self) -> None:
-        """Let the source's log go on without a change."""
-        start, self.next_place = self.next_place, self.next_place + 10
-        idle = IdleRange(at(start), at(self.next_place), only_ledgers=False)
-        self.ledger.pass_over(idle)
+    def fail_over(self) -> None:
+        """Let the log go on at another server."""
+        there = replace(at(self.next_place), server_uuid=OTHER_SERVER)
+        self.ledger.pass_over(IdleRange(at(self.next_place), there, only_ledgers=False))
+
+    def add_column(self) -> None:
+        """Give the table one more column, of numbers, by a change of its definition."""
+        schema = self.orders.schema
+        more = Column("note", self.types[TypeKind.INTEGER])
+        after = TablePlan.alike(
+            replace(schema, columns=(*schema.columns, more)), self.orders.sink_table, 0
+        )
+        change = replace(altered(self.orders, through=self.next_place), after=after)
+        self.ledger.begin_changes([change])
+        self.ledger.end_change(change)
+        self.orders = after
+        self.lake.tell_columns(self.columns)
+        self.publish_tables()
 
     def rows_there(self) -> list[dict[str, Any]]:
         """The rows that the table has, by the format's own library, in their order."""
@@ -138,7 +161,7 @@ def as_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_order(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(map(dict, rows), key=lambda row: (row["_commit_version"], row["id"] or 0))
+    return sorted(map(dict, rows), key=lambda row: (row["_commit_version"], row.get("id") or 0))
 
 
 def rows_of_range(chosen: ChosenRows, columns: pa.Schema | None) -> list[dict[str, Any]]:
@@ -147,4 +170,6 @@ def rows_of_range(chosen: ChosenRows, columns: pa.Schema | None) -> list[dict[st
     if chosen.is_empty:
         return []
     parts = pickle.loads(pickle.dumps(list(chosen.parts(columns))))
-    return in_order([row for part in parts for batch in part.batches() for row in batch.to_pylist()])
+    return in_order(
+        [row for part in parts for batch in part.batches() for row in batch.to_pylist()]
+    )

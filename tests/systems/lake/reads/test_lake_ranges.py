@@ -14,8 +14,12 @@ import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError, SnapshotRequiredError
 from airflow_cdc_provider.systems.lake import compacting
+from airflow_cdc_provider.systems.lake.reads import log_kinds
 from tests.behaviours.sink_world import delete, insert, update, worlds
-from tests.systems.lake.reads.made_lakes import MadeLake, in_order
+from tests.systems.lake.damage import catalog_of
+from tests.systems.lake.reading import table_of
+from tests.systems.lake.reads.beside import delete_beside
+from tests.systems.lake.reads.made_lakes import MadeLake
 from tests.systems.lake.steps import again_by, append, delete_by_hand, set_back
 from tests.systems.lake.world import FORMATS
 
@@ -145,7 +149,10 @@ def test_places_are_sorted_by_the_number_of_their_file(lake: MadeLake) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"startingPosition": "binlog.000001:99"}, "before the table's first change: each is there"),
+        (
+            {"startingPosition": "binlog.000001:99"},
+            "before the table's first change: each is there",
+        ),
         ({"startingPosition": "mysql-bin.000001:110"}, "several servers, or without files"),
         ({"startingPosition": "somewhere"}, "expected a file and a number"),
         ({"startingVersion": "3", "endingVersion": "2"}, "endingVersion=2 is before"),
@@ -166,13 +173,10 @@ def test_what_cannot_be_read_is_refused(
 
 def test_places_of_several_servers_are_refused(lake: MadeLake) -> None:
     filled(lake)
-    reading = lake.reading(startingPosition="binlog.000001:110")
-    reading._now()
-    assert reading._table is not None
-    two = replace(reading._table.places, is_one_server=False)
-    reading._table = replace(reading._table, places=two)
+    lake.fail_over()
     with pytest.raises(RefusedError, match="from several servers"):
-        reading.asked()
+        lake.read(startingPosition="binlog.000001:110")
+    assert lake.read(startingVersion=0, endingVersion=0) == lake.expected()[3:4]
 
 
 def offset(row: dict[str, Any]) -> int:
@@ -206,9 +210,9 @@ def test_times_are_those_of_commits_and_end_at_the_first_row_that_is_later(
     assert read(5, 9) == [5]
     assert read(4, None) == [5, 9]
     assert read(10, None) == []
-    with pytest.raises(RefusedError, match="is of endingTimestamp=.* or later yet"):
+    with pytest.raises(RefusedError, match=r"is of endingTimestamp=.* or later yet"):
         read(5, 10)
-    with pytest.raises(RefusedError, match="endingTimestamp=.* is before startingTimestamp"):
+    with pytest.raises(RefusedError, match=r"endingTimestamp=.* is before startingTimestamp"):
         read(5, 3)
 
 
@@ -242,31 +246,15 @@ def test_a_table_that_begins_again_is_behind_all_that_it_had(lake: MadeLake) -> 
 def test_rows_of_before_that_lack_a_column_have_null_there(lake: MadeLake) -> None:
     lake.begin((1, "a"))
     lake.commit([insert(2, "b")])
-    rows = lake.rows_there()
-    more = pa.field("note", pa.string())
-    with_note(lake, more)
-    assert lake.read() == [{**row, "note": None} for row in in_order(lake.expected())] or [
-        row["note"] for row in lake.read()
-    ] == [None] * len(rows)
+    lake.add_column()
+    lake.commit([insert(3, "c", 7)])
+    found = lake.read()
+    assert found == lake.expected()
+    assert [row["note"] for row in found] == [None, None, 7]
+    assert [row["note"] for row in lake.read(columns="note")] == [None, None, 7]
 
 
-def with_note(lake: MadeLake, field: pa.Field) -> None:
-    """Give the table one more column, as a commit with other files does."""
-    sink = lake.lake
-    from airflow_cdc_provider.systems.file_log.manifest import Manifest  # noqa: PLC0415
-
-    state = Manifest(lake.store, str(lake.pipeline)).read()
-    loaded = sink._open_tables(state).load(lake.orders.sink_table)
-    assert loaded is not None
-    assert loaded.stamp is not None
-    columns = loaded.columns.append(field)
-    try:
-        loaded.append([], columns, loaded.stamp)
-    except Exception:  # noqa: BLE001, S110 - Delta adds columns by a commit of its own
-        pass
-
-
-def test_rows_that_others_deleted_or_added_are_not_passed_over(lake: MadeLake) -> None:
+def test_a_table_that_was_set_back_is_refused(lake: MadeLake) -> None:
     lake.begin((1, "a"), (2, "b"))
     lake.commit([insert(3, "c")])
     lake.commit([insert(4, "d")])
@@ -276,8 +264,6 @@ def test_rows_that_others_deleted_or_added_are_not_passed_over(lake: MadeLake) -
 
 
 def test_rows_that_others_added_are_refused(lake: MadeLake) -> None:
-    from tests.systems.lake.reading import table_of  # noqa: PLC0415
-
     lake.begin((1, "a"))
     row = table_of(lake.form, lake.root, "shop.orders")
     append(lake, pa.Table.from_pylist([row.to_pylist()[0] | {"_order": 77}], row.schema))
@@ -304,8 +290,58 @@ def test_nothing_is_read_before_the_hand_off(lake: MadeLake) -> None:
         lake.read()
 
 
-def test_versions_of_before_an_exchange_are_refused(lake: MadeLake) -> None:
-    from tests.systems.lake.test_begun_again import as_numbers  # noqa: PLC0415
+def test_changes_of_before_an_exchange_are_refused_and_never_left_out(lake: MadeLake) -> None:
+    lake.begin((1, "a"))
+    lake.commit([insert(3, "c")], [insert(4, "d")])
+    lake.begin_again((2, "b"), (13, "m"), with_numbers=True)
+    rows = lake.expected()
+    first = rows[0]["_commit_version"]
+    assert rows[0]["_change_type"] == "truncate"
+    for options in (
+        {"startingVersion": first - 1},
+        {"startingVersion": 0},
+        {"endingVersion": first - 1},
+        {"startingTimestamp": "2020-01-01T00:00:00Z"},
+        {"startingPosition": "binlog.000001:110"},
+    ):
+        with pytest.raises(SnapshotRequiredError, match=f"no changes of before version {first} "):
+            lake.read(**options)
+    assert lake.read() == lake.read(startingVersion=first) == rows
+    assert lake.read(endingVersion=first) == rows[:1]
 
-    del as_numbers
-    assert SnapshotRequiredError
+
+def test_rows_that_are_deleted_beside_their_files_are_refused(lake: MadeLake) -> None:
+    lake.begin((1, "a"), (2, "b"))
+    lake.commit([insert(3, "c")])
+    delete_beside(lake)
+    with pytest.raises(RefusedError, match=r"is not what its Parquet files say: .*delet"):
+        lake.read()
+
+
+def test_a_column_that_others_named_anew_is_refused(tmp_path: Path) -> None:
+    for lake in worlds(MadeLake(root=tmp_path / "lake")):
+        lake.begin((1, "a"))
+        table = catalog_of(lake.root).load_table(("shop", "orders"))
+        with table.update_schema() as update:
+            update.rename_column("name", "title")
+        with pytest.raises(RefusedError, match="column title had another name"):
+            lake.read()
+
+
+def test_a_library_that_is_missing_is_named_with_its_extra(
+    lake: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.begin((1, "a"))
+    monkeypatch.setattr(log_kinds, "is_there", lambda _: False)
+    with pytest.raises(RefusedError, match=f"table of {lake.form} has") as caught:
+        lake.read()
+    assert f"airflow-provider-cdc[{lake.form}]" in caught.value.remedy
+
+
+def test_a_table_of_a_catalog_that_is_not_named_is_refused(tmp_path: Path) -> None:
+    for lake in worlds(MadeLake(root=tmp_path / "lake")):
+        lake.begin((1, "a"))
+        (lake.root / "catalog.db").rename(tmp_path / "catalog.db")
+        with pytest.raises(RefusedError, match="whose catalog is a server") as caught:
+            lake.read()
+        assert "catalogType" in caught.value.remedy
