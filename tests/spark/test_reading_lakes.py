@@ -16,7 +16,7 @@ from tests.servers.s3 import S3Server
 from tests.systems.changelog.reads.made_logs import way_in
 from tests.systems.lake.reads.made_lakes import ORDERS, MadeLake, in_order
 from tests.systems.lake.steps import again_by
-from tests.systems.lake.world import FORMATS, LakeWorld
+from tests.systems.lake.world import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -177,6 +177,3 @@ def test_a_lake_in_a_bucket_is_read_once_and_as_a_stream(
         lake.commit([insert(2, "b")])
         stream.run(**options)
         assert [row["name"] for row in stream.rows] == ["a", "A", "b"]
-
-
-assert LakeWorld

@@ -115,7 +115,7 @@ class _Deleting(_FastAppendFiles):
         metadata = self._transaction.table_metadata
         target = table.io.new_output(f"{table.location()}/metadata/{secrets.token_hex(4)}-m.avro")
         with _DeleteWriter(
-            metadata.spec(), metadata.schema(), target, self._snapshot_id, "gzip"
+            metadata.spec(), metadata.schema(), target, self._snapshot_id, "deflate"
         ) as writer:
             writer.add(
                 ManifestEntry.from_args(

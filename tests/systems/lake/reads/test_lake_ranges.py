@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.errors import CdcError, RefusedError, SnapshotReq
 from airflow_cdc_provider.systems.lake import compacting
 from airflow_cdc_provider.systems.lake.reads import log_kinds
 from tests.behaviours.sink_world import delete, insert, update, worlds
+from tests.behaviours.source_log import point
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.reads.beside import delete_beside
@@ -183,22 +184,22 @@ def offset(row: dict[str, Any]) -> int:
     return int(row["_commit_position"].rpartition(":")[2])
 
 
-def timed(lake: MadeLake, monkeypatch: pytest.MonkeyPatch, minutes: int, *changes: Any) -> None:
+def timed(lake: MadeLake, minutes: int, *changes: Any) -> None:
     """Commit a transaction of some minutes behind `NOW`."""
     moment = int((NOW + dt.timedelta(minutes=minutes)).timestamp() * 1_000_000)
     made = lake.batch(list(changes), start=lake.next_place)
-    points = tuple(replace(each, committed_us=moment) for each in made.transactions)
-    lake.changes().apply(replace(made, transactions=points))
+    place = replace(point(lake.next_place, lake.next_place + 10), committed_us=moment)
+    lake.changes().apply(replace(made, transactions=(place,)))
     lake.next_place += 10
     lake.publish_tables()
 
 
 def test_times_are_those_of_commits_and_end_at_the_first_row_that_is_later(
-    lake: MadeLake, monkeypatch: pytest.MonkeyPatch
+    lake: MadeLake,
 ) -> None:
     lake.begin()
     for minutes, key in ((1, 1), (3, 3), (2, 2), (5, 5), (9, 9)):
-        timed(lake, monkeypatch, minutes, insert(key, "x"))
+        timed(lake, minutes, insert(key, "x"))
 
     def read(start: int | None, end: int | None) -> list[int]:
         texts = {"startingTimestamp": start, "endingTimestamp": end}
