@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -80,6 +80,10 @@ class ChangesReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to executors without the options, which may have a catalog's account."""
+        return {}
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the files of the range, together or cut to about one size."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -45,6 +45,10 @@ class ChangeStream(DataSourceStreamReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self._schema = options, schema
         self._changes: TableChanges | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to executors without the options, which may have a catalog's account."""
+        return {}
 
     def changes(self) -> TableChanges:
         """Return the changes of the table, as they are now."""

@@ -160,6 +160,24 @@ def first_is_void(store: ObjectStore, files: Sequence[RawFile], first: int) -> b
     return False
 
 
+def last_read_place(store: ObjectStore, files: Sequence[RawFile]) -> LogPlace | None:
+    """Return the last place up to which a snapshot's rows were read; None if that is not known."""
+    texts: set[str | None] = set()
+    for each in files:
+        if each.low is not None and each.low > SNAPSHOT_ORDER:
+            continue
+        with opened_file(store, each.name) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group, [ORDER, POSITION])
+                rows = rows.filter(pc.equal(rows.column(ORDER), SNAPSHOT_ORDER))
+                texts |= {*pc.unique(rows.column(POSITION)).to_pylist()}  # one of each split
+    try:
+        places = [LogPlace.parse(text or "") for text in texts]
+    except ValueError:
+        return None
+    return max(places, key=lambda place: place.order) if places else None
+
+
 def _groups(
     store: ObjectStore, each: RawFile, mark: Mark, found: int | None
 ) -> Iterator[tuple[IntArray, pa.Array]]:

@@ -28,6 +28,7 @@ from airflow_cdc_provider.systems.lake.reads.first_rows import (
     TimeMark,
     first_is_void,
     first_order,
+    last_read_place,
     several_servers,
 )
 from airflow_cdc_provider.systems.lake.reads.lake_table import BEFORE_ALL, LakeTable
@@ -199,7 +200,7 @@ def _first_at(table: LakeTable, place: LogPlace, option: str) -> int | None:
 
 def _require_begun(table: LakeTable, place: LogPlace) -> None:
     """Refuse a start at which changes are in the snapshot's rows alone."""
-    begins = table.places.begins
+    begins = table.places.begins or last_read_place(table.options.files, table.files)
     if begins is not None and begins.is_before_or_at(place):
         return
     if begins is not None and begins.base != place.base:

@@ -140,6 +140,19 @@ def test_places_that_touch_have_each_row_once_and_a_start_leaves_the_snapshot_ou
         assert all(row["_commit_version"] >= 0 and offset(row) >= place for row in behind)
 
 
+def test_a_table_that_began_again_knows_still_where_its_snapshot_was_read(lake: MadeLake) -> None:
+    filled(lake)
+    lake.begin_again((1, "b"), (12, "l"))
+    lake.commit([insert(6, "f")])
+    rows = lake.expected()
+    for place in (100, 115, lake.next_place):
+        text = f"binlog.000001:{place}"
+        before, behind = lake.read(endingPosition=text), lake.read(startingPosition=text)
+        assert before + behind == rows
+    with pytest.raises(SnapshotRequiredError, match=r"each is there from binlog\.000001:100 on"):
+        lake.read(startingPosition="binlog.000001:99")
+
+
 def test_places_are_sorted_by_the_number_of_their_file(lake: MadeLake) -> None:
     filled(lake)
     assert lake.read(startingPosition="binlog.000001:100")[0]["_commit_version"] == 0
@@ -260,6 +273,14 @@ def test_a_table_that_was_set_back_is_refused(lake: MadeLake) -> None:
     lake.commit([insert(3, "c")])
     lake.commit([insert(4, "d")])
     set_back(lake, 1)
+    with pytest.raises(CdcError, match="lacks rows that it had"):
+        lake.read()
+
+
+def test_a_table_whose_last_rows_others_deleted_is_refused(lake: MadeLake) -> None:
+    lake.begin((1, "a"))
+    lake.commit([insert(3, "c")], [insert(4, "d")])
+    delete_by_hand(lake, "_order = 1")
     with pytest.raises(CdcError, match="lacks rows that it had"):
         lake.read()
 
