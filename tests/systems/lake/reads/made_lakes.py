@@ -96,6 +96,21 @@ class MadeLake(LakeWorld):
         change = altered(self.orders, through=self.next_place, rereads=True)
         self.ledger.begin_changes([change])
         self.ledger.end_change(change)
+        self._read_whole(*rows, with_numbers=with_numbers)
+
+    def leave(self) -> None:
+        """Have the table leave the stream; its rows stay in the lake."""
+        self.ledger.change_tables(removed=[self.orders.schema.table])
+        self.publish_tables()
+
+    def come_back(self, *rows: Row) -> None:
+        """Have the table come to the stream again, with these rows."""
+        self.joins += 1
+        self.ledger.change_tables(added={self.orders.schema.table: at(self.next_place)})
+        self._read_whole(*rows)
+
+    def _read_whole(self, *rows: Row, with_numbers: bool = False) -> None:
+        """Read all rows of the table, in two ranges, beside the stream."""
         sink, name = self.opened(self.lake.open_joins()), f"b{self.joins}"
         ranges = ((None, 10), (10, None))
         for number, (start, end) in enumerate(ranges):

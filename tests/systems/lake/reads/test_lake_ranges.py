@@ -140,9 +140,16 @@ def test_places_that_touch_have_each_row_once_and_a_start_leaves_the_snapshot_ou
         assert all(row["_commit_version"] >= 0 and offset(row) >= place for row in behind)
 
 
-def test_a_table_that_began_again_knows_still_where_its_snapshot_was_read(lake: MadeLake) -> None:
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_table_that_began_again_knows_still_where_its_snapshot_was_read(
+    lake: MadeLake, leaves: bool
+) -> None:
     filled(lake)
-    lake.begin_again((1, "b"), (12, "l"))
+    if leaves:
+        lake.leave()
+        lake.come_back((1, "b"), (12, "l"))
+    else:
+        lake.begin_again((1, "b"), (12, "l"))
     lake.commit([insert(6, "f")])
     rows = lake.expected()
     for place in (100, 115, lake.next_place):

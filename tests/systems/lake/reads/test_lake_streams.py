@@ -104,6 +104,21 @@ def test_no_commit_adds_a_row_at_or_below_one_that_was_there_and_a_stream_has_ea
         assert stream.between(start, end) == rows, seed
 
 
+@pytest.mark.parametrize(("most", "found"), [(1, [3, 1, 2, 1]), (2, [4, 3]), (9, [7]), (None, [7])])
+def test_a_micro_batch_has_at_most_so_many_files_and_the_snapshot_whole(
+    lake: MadeLake, most: int | None, found: list[int]
+) -> None:
+    lake.begin((1, "a"), (2, "b"), (3, "c"))
+    lake.commit([insert(4, "x")])
+    lake.commit([insert(5, "x")], [insert(6, "x")])
+    lake.commit([insert(7, "x")])
+    stream = Followed(lake)
+    while stream.go_on(most):
+        pass
+    assert [len(rows) for _, _, rows in stream.batches] == found
+    assert stream.rows == lake.expected()
+
+
 def test_an_added_table_comes_once(lake: MadeLake) -> None:
     lake.ledger.store_stream(lake.hand_off("seats"))
     lake.publish_tables()
@@ -128,7 +143,7 @@ def test_an_added_table_comes_once(lake: MadeLake) -> None:
 def test_a_stream_begins_where_it_is_told(lake: MadeLake) -> None:
     lake.begin((1, "a"))
     lake.commit([insert(2, "b")], [insert(3, "c")])
-    lake.log_changes([insert(5, 50)], table="seats")
+    lake.log_changes([insert(5, 50)], [insert(6, 60)], table="seats")
 
     def ids(**options: Any) -> list[int]:
         stream = Followed(lake, options)
@@ -139,8 +154,8 @@ def test_a_stream_begins_where_it_is_told(lake: MadeLake) -> None:
     assert ids(startingVersion=1) == [3]
     assert ids(startingVersion=2) == ids(startingVersion="latest") == []
     assert ids(startingPosition="binlog.000001:110") == [3]
-    late = Followed(lake, {"startingVersion": 2})
-    behind = Followed(lake, {"startingPosition": "binlog.000001:120"})
+    late = Followed(lake, {"startingVersion": 3})
+    behind = Followed(lake, {"startingPosition": "binlog.000001:140"})
     lake.commit([delete(2, "b")])
     for stream in (late, behind):
         stream.go_on()
