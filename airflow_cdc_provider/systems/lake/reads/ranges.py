@@ -242,7 +242,7 @@ def _not_kept(table: LakeTable, first: int) -> SnapshotRequiredError:
     """Return the error for changes of before the table was exchanged."""
     return SnapshotRequiredError(
         f"{table.options.table} has no changes of before version {first} any more: it began again "
-        "with other columns",
+        "with other columns or partitions",
         where=table.where,
         risk="changes in between would be missing; nothing was read",
         remedy=f"give a startingVersion from {first} on; its rows from there are all that it had "

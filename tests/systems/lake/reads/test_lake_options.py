@@ -72,6 +72,8 @@ def test_what_a_path_is_of_is_said_by_its_manifests(
         assert kind_of(lake.store, Manifest(lake.store, "").read_any()) is wanted
         lake.publish_tables()
         lake.commit([insert(2, "b")])
+        for file in (lake.root / "shop.orders").glob("split-*"):
+            file.unlink()  # as once it is in a larger file
         assert kind_of(lake.store, Manifest(lake.store, "").read_any()) is wanted
     log = MadeLog(root=tmp_path / "log")
     assert kind_of(files_at(log.root), Manifest(log.root, "").read_any()) is LogKind.CHANGELOG

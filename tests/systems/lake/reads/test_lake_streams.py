@@ -156,6 +156,7 @@ def test_a_stream_begins_where_it_is_told(lake: MadeLake) -> None:
     assert ids(startingPosition="binlog.000001:110") == [3]
     late = Followed(lake, {"startingVersion": 3})
     behind = Followed(lake, {"startingPosition": "binlog.000001:140"})
+    assert late.go_on() == behind.go_on() == 0
     lake.commit([delete(2, "b")])
     for stream in (late, behind):
         stream.go_on()
