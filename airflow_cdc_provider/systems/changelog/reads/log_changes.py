@@ -94,7 +94,6 @@ class LogChanges:
     def between(self, start: Offset, end: Offset) -> ChosenFiles:
         """Return the files between two offsets; refuse offsets of another log."""
         first, last = StreamOffset.of_json(start), StreamOffset.of_json(end)
-        self.read_on()
         return self._chosen(files_between(self._commits, first, last))
 
     def _chosen(self, chosen: FileRange) -> ChosenFiles:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from airflow_cdc_provider.core.errors import RefusedError, SnapshotRequiredError
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
 from airflow_cdc_provider.systems.changelog.reads.table_columns import columns_of_changes
+from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS
@@ -110,8 +111,8 @@ class LakeChanges:
         self._options = options
         self._manifest = Manifest(options.files, "")
         self._table: LakeTable | None = None
-        self._seen = 0
-        """The version of the manifest before which the table was loaded."""
+        self._taken = 0
+        """How many files of the log the table had taken over before it was loaded."""
 
     def columns(self) -> pa.Schema | None:
         """Return the columns that the options ask for."""
@@ -156,17 +157,19 @@ class LakeChanges:
     def _now(self, *offsets: LakeOffset, is_fresh: bool = False) -> LakeTable:
         """Return the table as it is now, refuse offsets that are not of it.
 
-        It is loaded again once its log has moved: a table's commit moves that, too.
+        It is loaded again once it has taken files of the log over: that follows each commit of it.
         """
         state = self._manifest.read_any()
         for each in offsets:
             _require_same_log(self._options, state, each)
-        if self._table is None or is_fresh or state.version != self._seen:
-            self._table, self._seen = None, state.version
-            self._table = load_table(self._options, state)
+        taken = state.taken.get(table_folder(self._options.table), 0)
+        table = self._table
+        if table is None or table.log != log_of(state) or is_fresh or taken != self._taken:
+            table = load_table(self._options, state)
+            self._table, self._taken = table, taken
         for each in offsets:
-            _require_same_rows(self._table, each)
-        return self._table
+            _require_same_rows(table, each)
+        return table
 
 
 def _columns(table: LakeTable, wanted: str) -> pa.Schema:

@@ -285,6 +285,24 @@ def test_a_table_that_was_set_back_is_refused(lake: MadeLake) -> None:
         lake.read()
 
 
+def test_files_that_do_not_say_which_rows_they_have_are_read_all(tmp_path: Path) -> None:
+    for lake in worlds(MadeLake(root=tmp_path / "lake")):
+        lake.begin((1, "a"))
+        table = catalog_of(lake.root).load_table(("shop", "orders"))
+        with table.transaction() as transaction:
+            transaction.set_properties({"write.metadata.metrics.default": "none"})
+        lake.commit([insert(2, "b")])
+        lake.commit([insert(3, "c")])
+        assert [each.high for each in lake.reading()._now().files].count(None) == 2
+        assert lake.read() == lake.expected()
+        assert lake.read(startingVersion=1) == lake.expected()[-1:]
+        place = "binlog.000001:110"
+        assert lake.read(startingPosition=place) == lake.expected()[-1:]
+        set_back(lake, 1)
+        with pytest.raises(CdcError, match="lacks rows that it had"):
+            lake.read()
+
+
 def test_a_table_whose_last_rows_others_deleted_is_refused(lake: MadeLake) -> None:
     lake.begin((1, "a"))
     lake.commit([insert(3, "c")], [insert(4, "d")])

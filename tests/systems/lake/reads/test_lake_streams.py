@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError, SnapshotRequiredError
+from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.lake import compacting
+from airflow_cdc_provider.systems.lake.reads import lake_changes
+from airflow_cdc_provider.systems.lake.reads.lake_table import LakeTable, load_table
 from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import delete, insert, update, worlds
 from tests.behaviours.source_log import at
@@ -117,6 +121,28 @@ def test_a_micro_batch_has_at_most_so_many_files_and_the_snapshot_whole(
         pass
     assert [len(rows) for _, _, rows in stream.batches] == found
     assert stream.rows == lake.expected()
+
+
+def test_a_table_is_loaded_again_only_once_it_was_committed_to(
+    lake: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.begin((1, "a"))
+    stream = Followed(lake)
+    stream.go_on()
+    loads: list[LogState] = []
+
+    def loaded(options: ReadOptions, state: LogState) -> LakeTable:
+        loads.append(state)
+        return load_table(options, state)
+
+    monkeypatch.setattr(lake_changes, "load_table", loaded)
+    for key in range(10, 15):
+        lake.log_changes([insert(key, "x")])
+        assert stream.go_on() == 0
+    assert loads == []
+    lake.publish_tables()
+    assert stream.go_on() == 5
+    assert len(loads) == 2  # once to see how far it is, once to read its files
 
 
 def test_an_added_table_comes_once(lake: MadeLake) -> None:
