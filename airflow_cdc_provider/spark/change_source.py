@@ -1,4 +1,4 @@
-"""The data source behind format `cdc`: a table of a change log as rows, once or as a stream.
+"""The data source behind format `cdc`: the changes of a table as rows, once or as a stream.
 
 Spark calls it in workers of its own. Options and columns are looked at on the driver's machine,
 files are read on executors, in Arrow batches.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -19,12 +19,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
-from airflow_cdc_provider.systems.changelog.reads.change_rows import FilePart, read_parts
-from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
+from airflow_cdc_provider.spark.table_changes import ChosenChanges, TaskPart, opened
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
-from airflow_cdc_provider.systems.changelog.reads.parts import parts_of
-from airflow_cdc_provider.systems.changelog.reads.ranges import FileRange, file_range, refused
-from airflow_cdc_provider.systems.changelog.reads.table_columns import log_columns
+from airflow_cdc_provider.systems.changelog.reads.ranges import refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,16 +32,13 @@ FORMAT = "cdc"
 
 @dataclass
 class ChangesPartition(InputPartition):
-    """The files that one task reads, with the columns to read."""
+    """What one task reads."""
 
-    parts: tuple[FilePart, ...]
-    columns: pa.Schema
-    has_all: bool
-    """The files must have no other columns: nobody has said which ones to leave out."""
+    part: TaskPart
 
 
-class ChangeLogSource(DataSource):
-    """Reads one table of a change log."""
+class ChangeSource(DataSource):
+    """Reads the changes of one table, of a change log or of a lake."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,9 +48,7 @@ class ChangeLogSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of the table and of its commits."""
         options = ReadOptions.parse(self.options)
-        commits = opened(options)
-        behind = file_range(commits, options.ends).behind if commits.files else None
-        found = log_columns(commits, options.columns, behind=behind)
+        found = opened(options).columns()
         if found is None:
             raise RefusedError(
                 f"nothing was written of {options.table} yet, so its columns are not known",
@@ -67,7 +59,7 @@ class ChangeLogSource(DataSource):
         return from_arrow_schema(found, prefer_timestamp_ntz=True)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the log once."""
+        """Return what reads the changes once."""
         options = ReadOptions.parse(self.options)
         if options.max_files is not None:
             raise refused(
@@ -77,57 +69,45 @@ class ChangeLogSource(DataSource):
         return ChangesReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what follows the log."""
+        """Return what follows the changes."""
         from airflow_cdc_provider.spark.change_stream import change_stream  # noqa: PLC0415 - for streams only
 
         return change_stream(ReadOptions.parse(self.options), schema)
 
 
 class ChangesReader(DataSourceReader):
-    """Reads a range of one table's log."""
+    """Reads a range of one table's changes."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to executors without the options, which may have a catalog's account."""
+        return {}
+
     def partitions(self) -> Sequence[InputPartition]:
         """Return the files of the range, together or cut to about one size."""
-        commits = opened(self._options)
-        if commits.begin is None:
-            raise refused(
-                "the snapshot is not finished, and none of its rows counts before",
-                remedy="wait until the pipeline's tables are handed off to its stream",
-            )
-        chosen = file_range(commits, self._options.ends)
-        return partitions_of(commits, chosen, self._options, self._schema)
+        chosen = opened(self._options).asked()
+        return partitions_of(chosen, self._schema, where=str(self._options.place))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition."""
-        return read_partition(partition, with_truncates=self._options.with_truncates)
+        return read_partition(partition)
 
 
-def opened(options: ReadOptions) -> TableCommits:
-    """Return the commits of the table, as they are now."""
-    commits = TableCommits(options.files, options.table)
-    commits.read_on()
-    return commits
-
-
-def partitions_of(
-    commits: TableCommits, chosen: FileRange, options: ReadOptions, schema: StructType
-) -> list[InputPartition]:
-    """Return the partitions of some files, with the columns that Spark expects of them."""
-    if chosen.first == chosen.behind:
+def partitions_of(chosen: ChosenChanges, schema: StructType, *, where: str) -> list[InputPartition]:
+    """Return the partitions of a range, with the columns that Spark expects of them."""
+    if chosen.is_empty:
         return []
-    columns = _expected_columns(commits, schema, behind=chosen.behind)
-    parts = parts_of(commits, chosen, part_bytes=options.part_bytes)
-    return [ChangesPartition(each, columns, not options.columns) for each in parts]
+    columns = _expected_columns(chosen, schema, where)
+    return [ChangesPartition(each) for each in chosen.parts(columns)]
 
 
-def _expected_columns(commits: TableCommits, schema: StructType, *, behind: int) -> pa.Schema:
-    """Return the columns of Spark's schema as the log has them; refuse others, and other types."""
-    found = log_columns(commits, behind=behind)
+def _expected_columns(chosen: ChosenChanges, schema: StructType, where: str) -> pa.Schema:
+    """Return the columns of Spark's schema as they are stored; refuse others, and other types."""
+    found = chosen.columns()
     if found is None:
-        raise ValueError("a log with files has columns")
+        raise ValueError("changes that are there have columns")
     types = {each.name: each.dataType for each in from_arrow_schema(found, True)}  # noqa: FBT003
     for field in schema:
         known = types.get(field.name)
@@ -135,7 +115,7 @@ def _expected_columns(commits: TableCommits, schema: StructType, *, behind: int)
             there = "is not there" if known is None else f"is {known.simpleString()}"
             raise RefusedError(
                 f"column {field.name} {there} in the log, and {field.dataType.simpleString()} here",
-                where=str(commits.root),
+                where=where,
                 risk="values would be changed or missing; nothing was read",
                 remedy="leave out .schema(...), or give the log's types; a stream whose table was "
                 "changed since needs a new query with a new checkpoint",
@@ -143,13 +123,8 @@ def _expected_columns(commits: TableCommits, schema: StructType, *, behind: int)
     return found.empty_table().select(schema.names).schema
 
 
-def read_partition(partition: InputPartition, *, with_truncates: bool) -> Iterator[pa.RecordBatch]:
+def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition's files, one file behind the other."""
     if not isinstance(partition, ChangesPartition):
-        raise TypeError(f"{partition} is no partition of a change log")
-    return read_parts(
-        partition.parts,
-        partition.columns,
-        with_truncates=with_truncates,
-        has_all=partition.has_all,
-    )
+        raise TypeError(f"{partition} is no partition of changes")
+    return partition.part.batches()

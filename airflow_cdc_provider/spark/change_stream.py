@@ -1,4 +1,4 @@
-"""A change log's table as a stream: offsets are numbers of files, so each commit is read once.
+"""The changes of a table as a stream: what stores them says what offsets are.
 
 The reader lives on the driver's machine for as long as its query, so it reads each manifest once.
 Where nothing is new it waits for some time, for Spark asks again at once, for ever.
@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from airflow_cdc_provider.spark.change_source import opened, partitions_of, read_partition
-from airflow_cdc_provider.systems.changelog.reads.offsets import (
-    Offset,
-    StreamOffset,
-    files_between,
-    require_same_log,
-)
+from airflow_cdc_provider.spark.change_source import partitions_of, read_partition
+from airflow_cdc_provider.spark.table_changes import Offset, TableChanges, opened
 from airflow_cdc_provider.systems.changelog.reads.ranges import refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from airflow_cdc_provider.systems.changelog.reads.commits import TableCommits
     from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
 
-_LOOK_S = 0.05
 _WAIT_S = 0.5
 
 
@@ -47,43 +40,48 @@ def change_stream(options: ReadOptions, schema: StructType) -> DataSourceStreamR
 
 
 class ChangeStream(DataSourceStreamReader):
-    """Follows one table's log; what it may read at a time is said by those made of it."""
+    """Follows one table's changes; what it may read at a time is said by those made of it."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self._schema = options, schema
-        self._commits: TableCommits | None = None
+        self._changes: TableChanges | None = None
 
-    def commits(self) -> TableCommits:
-        """Return the commits of the table, as they are now."""
-        if self._commits is None:
-            self._commits = opened(self.options)
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to executors without the options, which may have a catalog's account."""
+        return {}
+
+    def changes(self) -> TableChanges:
+        """Return the changes of the table, as they are now."""
+        if self._changes is None:
+            self._changes = opened(self.options)
         else:
-            self._commits.read_on()
-        return self._commits
+            self._changes.read_on()
+        return self._changes
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return where a new query begins."""
-        return StreamOffset.initial(self.commits(), self.options).to_json()
+        return self.changes().initial()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the files between two offsets, together or cut to about one size."""
-        commits = self.commits()
-        between = files_between(commits, StreamOffset.of_json(start), StreamOffset.of_json(end))
-        return partitions_of(commits, between, self.options, self._schema)
+        chosen = self.changes().between(start, end)
+        return partitions_of(chosen, self._schema, where=str(self.options.place))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition."""
-        return read_partition(partition, with_truncates=self.options.with_truncates)
+        return read_partition(partition)
 
-    def awaited(self, start: StreamOffset, *, wait_s: float = _WAIT_S) -> TableCommits:
-        """Return the commits once a file is new since an offset, or the time is over."""
+    def awaited(
+        self, start: Offset, *, most_files: int | None, last: Offset | None, wait_s: float = _WAIT_S
+    ) -> Offset:
+        """Return the end of the next micro-batch once something is new, or the time is over."""
         deadline = time.monotonic() + wait_s
         while True:
-            commits = self.commits()
-            require_same_log(commits, start)
-            if len(commits.files) > start.files or time.monotonic() >= deadline:
-                return commits
-            time.sleep(_LOOK_S)
+            changes = self.changes()
+            found = changes.behind(start, most_files=most_files, last=last)
+            if found != start or time.monotonic() >= deadline:
+                return found
+            time.sleep(changes.look_every_s)
 
 
 class UnlimitedStream(ChangeStream):
@@ -91,5 +89,4 @@ class UnlimitedStream(ChangeStream):
 
     def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - as before 4.2
         """Return the end of what is there."""
-        commits = self.commits()
-        return StreamOffset.behind(commits, len(commits.files)).to_json()
+        return self.changes().end()

@@ -1,4 +1,4 @@
-"""Change logs as data frames: `spark.read` and `spark.readStream` `.format("cdc")`.
+"""Changes of tables as data frames: `spark.read` and `spark.readStream` `.format("cdc")`.
 
 from airflow_cdc_provider.spark.reading import register
 
@@ -39,10 +39,10 @@ def register(spark: SparkSession) -> None:
             remedy="use PySpark 4.0 or newer for what reads the log; or read its files, which "
             "sealed_files() lists, as plain Parquet",
         )
-    from airflow_cdc_provider.spark.change_source import ChangeLogSource  # noqa: PLC0415 - Spark 4
+    from airflow_cdc_provider.spark.change_source import ChangeSource  # noqa: PLC0415 - Spark 4
 
     if not is_local(spark):
         ship_package(spark)
     elif spark.sparkContext.pythonExec == _ANY_PYTHON:
         spark.sparkContext.pythonExec = sys.executable
-    spark.dataSource.register(ChangeLogSource)
+    spark.dataSource.register(ChangeSource)

@@ -1,4 +1,4 @@
-"""The examples of `docs/reading.md` and `docs/reading_jobs.md`, run as they are written there."""
+"""The examples of the pages about reading, run as they are written there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_cdc_provider.spark.reading import register
-from tests.behaviours.sink_world import delete, insert, update
+from tests.behaviours.sink_world import delete, insert, update, worlds
 from tests.docs.pages import DOCS, blocks
 from tests.systems.changelog.reads.made_logs import MadeLog
+from tests.systems.lake.reads.made_lakes import MadeLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +57,25 @@ def test_the_table_as_it_is_now_and_a_copy_that_follows_it(spark: SparkSession, 
     with sqlite3.connect(data / "orders.db") as db:
         assert db.execute("SELECT * FROM orders ORDER BY id").fetchall() == LEFT
         assert db.execute("SELECT number FROM batches").fetchall() == [(0,)]
+
+
+def test_a_lake_is_read_and_copied_by_what_is_written_for_change_logs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {"spark": spark}
+    for lake in worlds(MadeLake(root=tmp_path / "lake", form="delta")):
+        lake.begin((1, "a"), (2, "b"))
+        run("reading_lakes.md", "register(spark)", tmp_path, names)
+        assert sorted(row.id for row in names["orders"].collect()) == [1, 2]
+        assert names["stream"].isStreaming
+        lake.commit([update((1, "a"), (1, "A")), insert(3, "gone")])
+        lake.truncate()
+        lake.commit([insert(3, "c"), insert(5, "e")], [delete(5, "e"), insert(7, "g")])
+        reader = spark.read.format("cdc").options(table="shop.orders", truncates="rows")
+        changes = reader.load(str(lake.root))
+        run("reading.md", "def current_rows", tmp_path, names)
+        found = names["current_rows"](changes, "id").collect()
+        assert sorted(map(tuple, found)) == [(3, "c"), (7, "g")]
 
 
 def test_two_streams_are_joined(spark: SparkSession, tmp_path: Path) -> None:

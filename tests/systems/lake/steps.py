@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_cdc_provider.columns.verify_port import ColumnsRead
@@ -17,9 +19,6 @@ from tests.systems.lake import damage
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.world import LakeWorld, rows_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def begun(world: LakeWorld, *rows: Row) -> None:
@@ -66,6 +65,16 @@ def again_by(world: LakeWorld, generation: int, *rows: Row) -> None:
         report = world.publish(splits, split, *of_table, high=100)
         finished.append(FinishedSplit.of(split, report, backfilled=True))
     ledger.store_stream(hand_off(finished))
+
+
+def as_numbers(world: LakeWorld, column: str) -> None:
+    """Have the log's files of changes a column of numbers, as behind an ALTER."""
+    folder = world.root / "shop.orders"
+    for file in (*folder.glob("joined-*"), *folder.glob("stream-*")):
+        rows = pq.read_table(file)
+        numbers = pa.array([7 if op != "t" else None for op in rows["_op"].to_pylist()], pa.int64())
+        place = rows.schema.get_field_index(column)
+        pq.write_table(rows.set_column(place, column, numbers), file)
 
 
 # --- as others do ---------------------------------------------------------------------------

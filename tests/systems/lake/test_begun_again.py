@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError
@@ -13,7 +11,7 @@ from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import Row, insert, update
 from tests.behaviours.source_log import at
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import published
+from tests.systems.lake.steps import as_numbers, published
 from tests.systems.lake.world import LakeWorld
 
 
@@ -113,16 +111,6 @@ def test_files_of_another_type_are_refused_where_the_table_does_not_begin_again(
     with pytest.raises(RefusedError, match="is string in the lake and is to be int64"):
         world.lake.publish_tables()
     assert published(world) == [(1, "a")]
-
-
-def as_numbers(world: LakeWorld, column: str) -> None:
-    """Have the log's files of changes a column of numbers, as behind an ALTER."""
-    folder = world.root / "shop.orders"
-    for file in (*folder.glob("joined-*"), *folder.glob("stream-*")):
-        rows = pq.read_table(file)
-        numbers = pa.array([7 if op != "t" else None for op in rows["_op"].to_pylist()], pa.int64())
-        place = rows.schema.get_field_index(column)
-        pq.write_table(rows.set_column(place, column, numbers), file)
 
 
 def died() -> None:

@@ -7,8 +7,9 @@ and `after` by row numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ TRUNCATE = "truncate"
 CHANGE_TYPES = ("insert", "update_preimage", "update_postimage", "delete", TRUNCATE)
 _INSERT, _BEFORE, _AFTER, _DELETE, _TRUNCATE = range(len(CHANGE_TYPES))
 _TYPE_OF = {"c": _INSERT, "r": _INSERT, "u": _AFTER, "d": _DELETE, "t": _TRUNCATE}
-_BATCH_ROWS = 8_192
+BATCH_ROWS = 8_192
 _JOINED_BYTES = 8 * 1024 * 1024
 
 
@@ -109,7 +110,7 @@ def read_rows(
         first_row = part.first_row
         groups = range(*(part.groups or (0, file.num_row_groups)))
         batches = file.iter_batches(
-            _BATCH_ROWS, row_groups=list(groups), columns=["op", *places, *names]
+            BATCH_ROWS, row_groups=list(groups), columns=["op", *places, *names]
         )
         for batch in batches:
             events = _Events(batch, first_row, part)
@@ -124,15 +125,24 @@ def read_parts(
     parts: Sequence[FilePart], wanted: pa.Schema, *, with_truncates: bool, has_all: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of parts one behind the other; small batches are put together."""
+    return put_together(
+        chain.from_iterable(
+            read_rows(part, wanted, with_truncates=with_truncates, has_all=has_all)
+            for part in parts
+        )
+    )
+
+
+def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows; small batches are put together."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for part in parts:
-        for batch in read_rows(part, wanted, with_truncates=with_truncates, has_all=has_all):
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            if held and (rows > _BATCH_ROWS or size > _JOINED_BYTES):
-                yield one_batch(pa.Table.from_batches(held))
-                held, rows, size = [], batch.num_rows, batch.nbytes
-            held.append(batch)
+    for batch in batches:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if held and (rows > BATCH_ROWS or size > _JOINED_BYTES):
+            yield one_batch(pa.Table.from_batches(held))
+            held, rows, size = [], batch.num_rows, batch.nbytes
+        held.append(batch)
     if held:
         yield one_batch(pa.Table.from_batches(held))
 

@@ -1,4 +1,4 @@
-"""The options of a read of a change log, as a person writes them."""
+"""The options of a read of a table's changes, as a person writes them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.endpoint import STORE_SCHEMES, Store
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.store_access import StoreAccess
+from airflow_cdc_provider.systems.changelog.reads.catalog_options import (
+    CATALOG_OPTIONS,
+    PROPERTY,
+    catalog_of,
+)
 from airflow_cdc_provider.systems.changelog.reads.parts import PART_BYTES
 from airflow_cdc_provider.systems.changelog.reads.ranges import RANGE_OPTIONS, kind_asked, refused
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
@@ -25,13 +31,14 @@ OPTIONS = (
     "maxPartitionBytes",
     "maxFilesPerTrigger",
     *RANGE_OPTIONS,
+    *CATALOG_OPTIONS,
 )
 _BY_LOWER_CASE = {name.lower(): name for name in OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read of a change log, checked as far as the log is not needed for it."""
+    """What to read of a table's changes, checked as far as they are not needed for it."""
 
     place: Store
     table: TableId
@@ -43,10 +50,12 @@ class ReadOptions:
     """The most files of a stream's micro-batch; None for all that are there."""
     ends: Mapping[str, str] = field(default_factory=dict)
     """The options that say from where to where."""
+    catalog: CatalogAccess | None = None
+    """The server that knows the tables of a lake, if it is one."""
 
     @property
     def files(self) -> ObjectStore:
-        """Return the log's store."""
+        """Return the store of the log, or of the lake."""
         return open_files(self.place)
 
     @classmethod
@@ -63,12 +72,13 @@ class ReadOptions:
             _number("maxPartitionBytes", named.get("maxPartitionBytes")) or PART_BYTES,
             _number("maxFilesPerTrigger", named.get("maxFilesPerTrigger")),
             ends,
+            catalog_of(named),
         )
 
 
 def _known_name(name: str) -> str:
     """Return an option's name as it is written here; refuse one that is not known."""
-    known = _BY_LOWER_CASE.get(name.lower())
+    known = name if name.startswith(PROPERTY) else _BY_LOWER_CASE.get(name.lower())
     if known is not None:
         return known
     near = difflib.get_close_matches(name.lower(), _BY_LOWER_CASE, 1)
@@ -79,7 +89,7 @@ def _known_name(name: str) -> str:
 
 
 def _place(text: str, access: Sequence[str]) -> Store:
-    """Read where the change log is: a folder, or a store and how to get in."""
+    """Read where the log or lake is: a folder, or a store and how to get in."""
     scheme = text.partition("://")[0]
     if scheme in STORE_SCHEMES and "://" in text:
         return Store(text.rstrip("/"), _access(access))

@@ -95,7 +95,7 @@ def _by_version(commits: TableCommits, start: str | None, end: str | None) -> Fi
     if isinstance(high, int):
         _require_there(high, commits, "endingVersion")
         if isinstance(low, int) and high < low:
-            raise _backwards("endingVersion", high, "startingVersion", low)
+            raise backwards("endingVersion", high, "startingVersion", low)
         if high < commits.first_version:
             raise _not_kept(f"version {high}", commits, f"version {commits.first_version}")
         behind = sum(each <= high for each in versions)
@@ -133,8 +133,8 @@ def _by_time(commits: TableCommits, start: str | None, end: str | None) -> FileR
     times = [each.committed_us for each in commits.files]
     first, behind = 0, len(times)
     now_us = time.time_ns() // 1000
-    low = None if start is None else _microseconds("startingTimestamp", start)
-    high = None if end is None else _microseconds("endingTimestamp", end)
+    low = None if start is None else microseconds("startingTimestamp", start)
+    high = None if end is None else microseconds("endingTimestamp", end)
     if low is not None:
         if commits.has_former_log and low < commits.first_us:
             raise _not_kept(f"before {start}", commits, _time_text(commits.first_us))
@@ -145,7 +145,7 @@ def _by_time(commits: TableCommits, start: str | None, end: str | None) -> FileR
         first = sum(each < low for each in times)
     if high is not None:
         if low is not None and high < low:
-            raise _backwards("endingTimestamp", end, "startingTimestamp", start)
+            raise backwards("endingTimestamp", end, "startingTimestamp", start)
         if high > now_us:
             raise refused(
                 f"endingTimestamp={end} has not come yet: commits before it may still be made",
@@ -157,7 +157,7 @@ def _by_time(commits: TableCommits, start: str | None, end: str | None) -> FileR
     return FileRange(first, max(first, behind))
 
 
-def _microseconds(option: str, text: str) -> int:
+def microseconds(option: str, text: str) -> int:
     """Read a time with its zone as microseconds since the epoch."""
     try:
         moment = dt.datetime.fromisoformat(text.strip())
@@ -193,7 +193,7 @@ def _by_place(commits: TableCommits, start: str | None, end: str | None) -> File
     low = None if start is None else _place("startingPosition", start, begins, ends)
     high = None if end is None else _place("endingPosition", end, begins, ends)
     if low is not None and high is not None and not low.is_before_or_at(high):
-        raise _backwards("endingPosition", high, "startingPosition", low)
+        raise backwards("endingPosition", high, "startingPosition", low)
     first, behind = 0, len(commits.files)
     if low is not None:
         first = sum(each.is_snapshot or _is_before(each, low) for each in commits.files)
@@ -202,16 +202,21 @@ def _by_place(commits: TableCommits, start: str | None, end: str | None) -> File
     return FileRange(first, max(first, behind), low, high)
 
 
-def _place(option: str, text: str, begins: LogPlace, ends: LogPlace) -> LogPlace:
-    """Read a place, which must be in the log that was read."""
+def parsed_place(option: str, text: str) -> LogPlace:
+    """Read a place of the source's log."""
     try:
-        place = LogPlace.parse(text)
+        return LogPlace.parse(text)
     except ValueError as error:
         raise refused(
             f"{option}: {error}",
             remedy="give the file and the offset of the source's log; the position of an asset's "
             "event begins with them, and _commit_position has them",
         ) from None
+
+
+def _place(option: str, text: str, begins: LogPlace, ends: LogPlace) -> LogPlace:
+    """Read a place, which must be in the log that was read."""
+    place = parsed_place(option, text)
     if place.base != begins.base:
         raise refused(
             f"{option}={place} is of another server's log: this one's files are called "
@@ -264,7 +269,7 @@ def _not_kept(wanted: str, commits: TableCommits, oldest: str) -> SnapshotRequir
     )
 
 
-def _backwards(end: str, last: object, start: str, first: object) -> RefusedError:
+def backwards(end: str, last: object, start: str, first: object) -> RefusedError:
     """Return the error for an end that is before the start."""
     return refused(
         f"{end}={last} is before {start}={first}", remedy="give an end at or behind the start"

@@ -30,15 +30,23 @@ def log_columns(
     if commits.types != NATIVE:
         raise _untyped(commits, "the types of Debezium's envelope")
     own = table_columns(commits.root, sample.path)
+    return columns_of_changes(own, wanted, table=str(commits.table), where=str(commits.root))
+
+
+def columns_of_changes(own: pa.Schema, wanted: str, *, table: str, where: str) -> pa.Schema:
+    """Return a table's own columns, all or those that are wanted, and those of its commits.
+
+    Refuse a table with a column called like a commit's.
+    """
     reserved = {name.lower() for name in COMMIT_COLUMNS}
     for name in own.names:
         if name.lower() in reserved:
             raise RefusedError(
-                f"{commits.table} has a column {name}, which is the name of one of the commit's",
-                where=str(commits.root),
+                f"{table} has a column {name}, which is the name of one of the commit's",
+                where=where,
                 risk=NOTHING_STARTED,
                 remedy="rename the column in the pipeline file (tables.columns.rename), then "
-                "`reset`; or read the files, which sealed_files() lists, as plain Parquet",
+                "`reset`; or read the files as plain Parquet",
             )
     chosen = _chosen(own, wanted) if wanted else list(own)
     return pa.schema([*chosen, *COMMIT_COLUMNS.items()])

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime.date(1970, 1, 1)
 _LOCAL_TIMES = "timestampNtz"
+_COLUMN_NAMES = "delta.columnMapping.mode"
 _BATCH_ROWS = 65_536
 _LOG = "_delta_log"
 _ONE_IN = 10
@@ -240,6 +241,17 @@ class LoadedDelta:
             for each in rows.get_fragments()
         ]
 
+    def constants(self, file: TableFile) -> Mapping[str, Any]:
+        """Return the values of a file's partition: others leave them out of the file."""
+        return file.shared if isinstance(file, DeltaFile) else {}
+
+    def beside_files(self) -> str:
+        """Return what others put on it that its files do not say, by its protocol."""
+        found = {*(self._table.protocol().reader_features or ())} - {_LOCAL_TIMES}
+        mapped = self._table.metadata().configuration.get(_COLUMN_NAMES, "none")
+        names = [*sorted(found), *([] if mapped == "none" else [_COLUMN_NAMES])]
+        return f"it has {', '.join(names)}" if names else ""
+
     def replace(
         self,
         gone: Sequence[TableFile],
@@ -338,6 +350,12 @@ class DeltaFile:
     def bounds(self) -> Bounds | None:
         """Return the smallest and the greatest number of the column, as the file tells."""
         return bounds_in(self._rows.metadata, self._column)
+
+    @property
+    def shared(self) -> Mapping[str, Any]:
+        """Return the values of its partition."""
+        told = ((name.partition("."), value) for name, value in self._action.items())
+        return {name: value for (kind, _, name), value in told if kind == "partition" and name}
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield its rows."""

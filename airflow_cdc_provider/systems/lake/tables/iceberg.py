@@ -8,12 +8,12 @@ matched by name, by the mapping that the table has.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -265,6 +265,23 @@ class IcebergTable:
         """Return the files of the loaded snapshot, with the bounds of a column."""
         tasks = self._table.scan().plan_files()
         return [IcebergFile(self._table, each, column) for each in tasks]
+
+    def constants(self, file: TableFile) -> Mapping[str, Any]:  # noqa: ARG002 - of the port
+        """Return none: files have the columns that they are partitioned by."""
+        return {}
+
+    def beside_files(self) -> str:
+        """Return what others put on it that its files do not say: deleted rows, other names."""
+        if any(task.delete_files for task in self._table.scan().plan_files()):
+            return "rows are deleted by files beside them"
+        mapping = self._table.name_mapping()
+        known = {each.field_id: {*each.names} for each in (mapping.root if mapping else ())}
+        renamed = [
+            each.name
+            for each in self._table.schema().fields
+            if known.get(each.field_id, {each.name}) != {each.name}
+        ]
+        return f"column {renamed[0]} had another name" if renamed else ""
 
     def replace(
         self,

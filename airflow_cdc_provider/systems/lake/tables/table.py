@@ -9,9 +9,9 @@ that has expired, the rows have to prove it: one of them has the greatest `_orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_layout import PartitionField, TableLayout
@@ -141,6 +141,12 @@ class LoadedTable(Protocol):
 
     def files(self, column: str) -> Sequence[TableFile]:
         """Return the files of which it was made, with the bounds of a column."""
+
+    def constants(self, file: TableFile) -> Mapping[str, Any]:
+        """Return values that all rows of a file have in columns which it need not have."""
+
+    def beside_files(self) -> str:
+        """Return what others put on it that its Parquet files do not say; empty for nothing."""
 
     def replace(
         self,
