@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -203,3 +203,67 @@ def test_we_go_on_behind_what_spark_has_rewritten(lake: Lake, spark: Spark) -> N
     lake.catch_up()
     assert lake.is_equal("orders")
     assert comparable(spark.rows("orders")) == comparable(lake.changes("orders"))
+
+
+ASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "id = 5": lambda row: row["id"] == 5,
+    "region = 'ü '": lambda row: row["region"] == "ü ",
+    "region LIKE 'x,%'": lambda row: (row["region"] or "").startswith("x,"),
+    "region IS NULL": lambda row: row["region"] is None,
+    "at >= TIMESTAMP_NTZ '2024-05-06 07:08:00'": lambda row: (
+        row["at"] is not None and row["at"] >= datetime(2024, 5, 6, 7, 8)  # noqa: DTZ001 - it has no zone
+    ),
+    "at < TIMESTAMP_NTZ '1970-01-01 00:00:00'": lambda row: (
+        row["at"] is not None and row["at"] < datetime(1970, 1, 1)  # noqa: DTZ001 - it has no zone
+    ),
+}
+
+
+@pytest.mark.timeout(900)
+def test_spark_finds_rows_by_their_partitions_and_gives_the_table_others(
+    lake: Lake, spark: Spark
+) -> None:
+    shop, is_iceberg = lake.shop, lake.form == "iceberg"
+    fields = "['bucket(3, id)', 'month(at)', 'truncate(2, region)']" if is_iceberg else "[region]"
+    settings = f"{{partition_by: {fields}, sort_by: [at]}}"
+    text = shop.path.read_text()
+    shop.path.write_text(f'{text}tables: {{"{shop.database}.parts": {settings}}}\n')
+    shop.at_source(
+        "CREATE TABLE parts (id INT PRIMARY KEY, region VARCHAR(9) COLLATE utf8mb4_bin, "
+        "at DATETIME(6))"
+    )
+    regions = ("'ü '", "'x,y'", "'x,yz'", "NULL", "'a=b/c%'")
+    times = ("NULL", "'1969-12-31 23:59:59.999999'", "'2024-05-06 07:08:00'", "'9999-12-31'")
+    rows = [f"({n}, {regions[n % 5]}, {times[n % 4]})" for n in range(30)]
+    shop.at_source(f"INSERT INTO parts VALUES {', '.join(rows)}")
+    lake.catch_up()
+    shop.at_source("UPDATE parts SET region = 'x,y' WHERE id % 7 = 0")
+    shop.at_source("UPDATE parts SET at = '2024-05-06 07:08:00.000001' WHERE id % 6 = 0")
+    shop.at_source("DELETE FROM parts WHERE id = 11")
+    lake.catch_up()
+    paths = [lake.folder.parent / f"asked{number}.arrow" for number in range(len(ASKED))]
+    asked = [
+        (f"SELECT * FROM {spark.table('parts')} WHERE {where}", str(path))
+        for where, path in zip(ASKED, paths, strict=True)
+    ]
+    spark.run(*asked)
+    whole = lake.changes("parts")
+    for (where, is_asked), path in zip(ASKED.items(), paths, strict=True):
+        with pa.OSFile(str(path)) as file:
+            found = comparable(pa.ipc.open_file(file).read_all())
+        assert found == [each for each in comparable(whole) if is_asked(each)], where
+        assert found, where
+    table = spark.table("parts")
+    if is_iceberg:
+        spark.run(
+            (f"ALTER TABLE {table} DROP PARTITION FIELD month(at)", ""),
+            (f"ALTER TABLE {table} ADD PARTITION FIELD day(at)", ""),
+            (f"CALL lake.system.rewrite_data_files('{shop.database}.parts')", ""),
+        )
+    else:
+        spark.run((f"OPTIMIZE {table}", ""))
+    assert comparable(lake.changes("parts")) == comparable(whole)
+    shop.at_source("UPDATE parts SET at = '2025-01-01' WHERE id IN (3, 4, 5)")
+    lake.catch_up()
+    assert lake.is_equal("parts")
+    assert comparable(spark.rows("parts")) == comparable(lake.changes("parts"))
