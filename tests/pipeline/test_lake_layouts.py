@@ -165,11 +165,11 @@ def write(lake: Lake, table: str, settings: str) -> None:
     lake.shop.path.write_text(f"{before}{name}{settings}\n{behind.partition(chr(10))[2]}")
 
 
-def begin_again(lake: Lake, table: str) -> None:
-    """Reset one table."""
+def begin_again(lake: Lake, *tables: str) -> None:
+    """Reset some tables."""
     run = lake.shop.run()
     try:
-        reset_tables(run, [TableId(lake.shop.database, table)])
+        reset_tables(run, [TableId(lake.shop.database, table) for table in tables])
     finally:
         run.close()
 
@@ -253,6 +253,12 @@ def test_a_type_that_changes_is_followed_where_it_has_partitions_still(lake: Lak
     for name in ("orders", "regions", "times"):
         assert lake.is_equal(name)
         partitions_of(lake, name)
+    lake.logged("ALTER TABLE times MODIFY day VARCHAR(20)", "UPDATE times SET day = 'x y' LIMIT 3")
+    lake.catch_up()
+    lake.logged("UPDATE times SET day = 'z' LIMIT 2")
+    lake.catch_up()
+    assert lake.is_equal("times")
+    partitions_of(lake, "times")
     if lake.form == "delta":
         lake.logged("UPDATE orders SET region = '' WHERE id = 3")
         with pytest.raises(RefusedError, match="for Delta the empty text"):
@@ -262,3 +268,54 @@ def test_a_type_that_changes_is_followed_where_it_has_partitions_still(lake: Lak
         with pytest.raises(TablesStoppedError, match="year, month and day"):
             lake.catch_up()
     assert lake.is_equal("regions")
+
+
+WRONG = {
+    "iceberg": (
+        "ALTER TABLE times ADD COLUMN _part_day INT",
+        "UPDATE times SET _part_day = 1",
+        "its column _part_day is called as a field of its partitions",
+    ),
+    "delta": ("SELECT 1", "UPDATE times SET day = '0000-01-01'", ""),
+}
+
+
+def test_what_a_table_cannot_have_stops_it_alone(lake: Lake) -> None:
+    lake.catch_up()
+    first, then, why = WRONG[lake.form]
+    lake.logged(first, then, "DELETE FROM orders WHERE id = 2")
+    if why:
+        with pytest.raises(RefusedError, match=why):
+            lake.catch_up()
+    else:  # Python has no such year, and the lake has
+        lake.catch_up()
+        lake.catch_up()
+    assert lake.is_equal("orders")
+    if lake.form == "iceberg":
+        lake.logged(f"UPDATE regions SET v = {-(2**31)} WHERE id = 3", "DELETE FROM orders LIMIT 1")
+        with pytest.raises(RefusedError):
+            lake.catch_up()
+        assert lake.is_equal("orders")
+        write(lake, "regions", "{}")
+        write(lake, "times", "{}")
+        begin_again(lake, "regions", "times")
+        with pytest.raises(RefusedError, match="is called as a field"):
+            lake.catch_up()
+        assert lake.is_equal("regions")
+
+
+@pytest.mark.parametrize("lake", ["delta", "delta_mirror"], indirect=True)
+def test_a_table_that_others_compacted_is_gone_on_with(lake: Lake) -> None:
+    rng = random.Random(SEED + 1)
+    lake.logged("UPDATE orders SET region = 'c d%41'")
+    lake.catch_up()
+    for _ in range(2):
+        lake.logged("INSERT INTO orders VALUES " + row(rng.randrange(1000, 2000), rng))
+        lake.logged("UPDATE orders SET region = 'c d%41' WHERE id >= 1000")
+        lake.catch_up()
+    folder = lake.folder / table_folder(TableId(lake.shop.database, "orders"))
+    assert DeltaTable(str(folder)).optimize.compact()["numFilesRemoved"]
+    for _ in range(2):
+        change_some(lake, rng)
+        lake.catch_up()
+        assert lake.is_equal("orders")

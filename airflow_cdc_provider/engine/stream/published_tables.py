@@ -11,7 +11,13 @@ import logging
 import threading
 from contextlib import suppress
 
-from airflow_cdc_provider.core.errors import CdcError, FencedError, RetryableError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    IntegrityError,
+    RefusedError,
+    RetryableError,
+)
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.outages import Outages, Part
@@ -92,15 +98,25 @@ class PublishedTables:
             except RetryableError as error:
                 failures += 1
                 self._note(error, failures)
+            except (RefusedError, IntegrityError) as error:
+                if not self._following.has_end:
+                    self._end(error)
+                    return
+                # the other tables follow to the end of the run, which then ends with it
+                log.warning("a table cannot follow: cause=%s", error)
             except Exception as error:  # noqa: BLE001 - raised where the stream ends
-                self._found = error
-                self._following.ending.set()
+                self._end(error)
                 return
             else:
                 failures = 0
                 self._outages.over(Part.TABLES)
             if self._closing.wait(self._every_s):
                 return
+
+    def _end(self, error: Exception) -> None:
+        """End the stream with an error."""
+        self._found = error
+        self._following.ending.set()
 
     @property
     def _every_s(self) -> float:

@@ -12,7 +12,6 @@ keys in the files that are left. Nothing is held but the changes' hashes, and on
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,7 @@ from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.gathered import in_columns
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
 from airflow_cdc_provider.systems.lake.marks import Marking, SoftDeletes, living
-from airflow_cdc_provider.systems.lake.partitions import Partition, counted
+from airflow_cdc_provider.systems.lake.partitions import Partition, numbered
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, TableFile
 
@@ -176,22 +175,16 @@ class _Last:
         found: IntArray = places[as_numpy(ordered)]
         return found
 
-    def counted(
-        self, places: IntArray, partitions: Sequence[PartitionField]
-    ) -> dict[Partition, int]:
-        """Return how many of some changed rows each partition has."""
-        if not partitions:
-            return {(): len(places)}
-        found: Counter[Partition] = Counter()
-        fields = list(dict.fromkeys(each.column for each in partitions))
-        for part in self.taken(places, fields):
-            found.update(counted(part, partitions))
-        return found
+    def partitions(self, fields: Sequence[PartitionField]) -> tuple[IntArray, dict[Partition, int]]:
+        """Return the number of each change's partition, and the numbers of the partitions."""
+        names = list(dict.fromkeys(each.column for each in fields))
+        there = [name for name in names if name in self.rows.column_names] or self._key[:1]
+        return numbered(
+            (pa.Table.from_batches([each.select(there)]) for each in self._batches), fields
+        )
 
-    def taken(self, places: IntArray, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    def taken(self, places: IntArray) -> Iterator[pa.Table]:
         """Yield changed rows by their places, in parts; each part is in an order of its own.
-
-        `names` are the columns that are wanted; None: all.
 
         Arrow takes from a column of several pieces by putting all of them together, which it cannot
         do with texts of more than 2 GB.
@@ -203,8 +196,7 @@ class _Last:
             for number in np.unique(batches).tolist():
                 batch = self._batches[number]
                 inside = part[batches == number] - (self._ends[number] - batch.num_rows)
-                wanted = batch if names is None else batch.select(names)
-                yield pa.Table.from_batches([wanted.take(numbers_of(inside))])
+                yield pa.Table.from_batches([batch.take(numbers_of(inside))])
 
 
 class _Voids:
@@ -246,6 +238,7 @@ class _Rewriting:
         self._marking, self._writes_all = last.marking, writes_all
         self._is_placed = ~last.is_living
         """Changes that are written with a file, or not at all."""
+        self._part_of, self._parts = last.partitions(out.layout.partitions)
 
     def all(self, limit: Limit, order: int | None) -> Rewrite:
         """Write what has to be written."""
@@ -286,8 +279,14 @@ class _Rewriting:
             return _Looked(file, _NONE, is_changed=False), False
         found = np.unique(np.concatenate(places))
         found = found[~self._is_placed[found]]
+        # rows that move to another partition go with what is inserted there
+        found = found[self._part_of[found] == self._number_of(file)]
         self._is_placed[found] = True
         return _Looked(file, found, is_changed=True), has_order
+
+    def _number_of(self, file: TableFile) -> int:
+        """Return the number of a file's partition; -1 if no change is of it."""
+        return -1 if file.partition is None else self._parts.get(file.partition, -1)
 
     @property
     def _looks_at_all(self) -> bool:
@@ -308,7 +307,8 @@ class _Rewriting:
 
     def _folded(self, found: Sequence[_Looked]) -> list[_Looked]:
         """Return the small files that are to share a new one with what is inserted."""
-        rows = self._last.counted(np.flatnonzero(~self._is_placed), self._out.layout.partitions)
+        counts = np.bincount(self._part_of[~self._is_placed], minlength=len(self._parts))
+        rows = {each: int(counts[number]) for each, number in self._parts.items()}
         folded = []
         for each in sorted(found, key=lambda each: each.file.rows):
             own = each.file.partition

@@ -5,7 +5,7 @@ The values are Iceberg's: https://iceberg.apache.org/spec/#partition-transforms
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -48,16 +48,23 @@ def parted(
         yield tuple(each[place].as_py() for each in values), there.slice(begin, end - begin)
 
 
-def counted(rows: pa.Table, fields: Sequence[PartitionField]) -> dict[Partition, int]:
-    """Return how many rows each partition has."""
-    if not fields or not rows.num_rows:
-        return {(): rows.num_rows}
-    values = _values(rows, fields)
-    _, first, counts = np.unique(_codes(values), return_index=True, return_counts=True)
-    return {
-        tuple(each[place].as_py() for each in values): count
-        for place, count in zip(first.tolist(), counts.tolist(), strict=True)
-    }
+def numbered(
+    batches: Iterable[pa.Table], fields: Sequence[PartitionField]
+) -> tuple[IntArray, dict[Partition, int]]:
+    """Return the number of each row's partition, and the numbers of the partitions."""
+    known: dict[Partition, int] = {}
+    found: list[IntArray] = [np.zeros(0, np.int64)]
+    for rows in batches:
+        if not fields or not rows.num_rows:
+            known.setdefault((), 0)
+            found.append(np.zeros(rows.num_rows, np.int64))
+            continue
+        values = _values(rows, fields)
+        _, first, codes = np.unique(_codes(values), return_index=True, return_inverse=True)
+        own = [tuple(each[place].as_py() for each in values) for place in first.tolist()]
+        numbers = [known.setdefault(partition, len(known)) for partition in own]
+        found.append(np.array(numbers, np.int64)[codes])
+    return np.concatenate(found), known
 
 
 def can_be_of(kind: pa.DataType, transform: Transform) -> bool:
@@ -123,6 +130,9 @@ def _truncate(column: pa.Array, number: int) -> pa.Array:
     if pa.types.is_string(column.type):
         return pc.utf8_slice_codeunits(column, 0, number)
     numbers = _filled(column)
+    least = np.iinfo(column.type.to_pandas_dtype()).min
+    if (numbers < least + numbers % number).any():
+        raise UnfitLayoutError(f"{numbers.min()} cannot be rounded down by truncate({number})")
     return pa.array(numbers - numbers % number, mask=_nulls(column)).cast(column.type)
 
 

@@ -81,7 +81,8 @@ class Publisher:
     def publish(self) -> None:
         """Bring the tables that the stream owns to the end of the log.
 
-        One that may not be committed to holds no other up: the first such error is raised behind.
+        One that may not be committed to holds no other up: the first such error is raised behind,
+        unless the stream has let go of its table.
         """
         state = self._latest()
         if state.stream is None:
@@ -95,7 +96,10 @@ class Publisher:
                 try:
                     brought[table_folder(table)] = self._bring(tables, table, state)
                 except (RefusedError, IntegrityError) as error:
-                    refused.append(error)
+                    if table in _owned(state):
+                        refused.append(error)
+                        continue
+                    log.warning("table left behind: table=%s cause=%s", table, error)
         self._take_over(state, brought)
         if refused:
             raise refused[0]
@@ -284,9 +288,7 @@ class Publisher:
 
     def _followed(self, state: LogState) -> list[TableId]:
         """Return the tables that the stream owns, and those that it owned: the log has them."""
-        owned = {progress.table for progress in state.stream.tables} if state.stream else set()
-        owned |= {each.table for each in state.stopped}
-        tables = {sink for sink, source in state.targets.items() if source in owned}
+        tables = _owned(state)
         changed = {*state.changes, *state.kept} - {TRANSACTION}
         left = {table_of_folder(folder) for folder in changed} - tables
         return sorted(tables | {each for each in left if self._commits.takes(each)})
@@ -351,6 +353,13 @@ class Publisher:
             remedy="mend what it says, such as a folder that cannot be written to or is full; the "
             "tables catch up by themselves",
         )
+
+
+def _owned(state: LogState) -> set[TableId]:
+    """Return the tables that the stream owns, stopped ones, too."""
+    owned = {progress.table for progress in state.stream.tables} if state.stream else set()
+    owned |= {each.table for each in state.stopped}
+    return {sink for sink, source in state.targets.items() if source in owned}
 
 
 def _made_on(

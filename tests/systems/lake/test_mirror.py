@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_layout import NO_LAYOUT, PartitionField, TableLayout
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake import mirror, sorted_files
 from airflow_cdc_provider.systems.lake.columns import CHANGE_COLUMNS, OP, ORDER
@@ -53,6 +55,7 @@ class Held:
     name: str
     reads: list[str]
     key: str
+    partition: Partition = ()
 
     @property
     def path(self) -> str:
@@ -65,10 +68,6 @@ class Held:
     @property
     def bytes(self) -> int:
         return (self.root / self.name).stat().st_size
-
-    @property
-    def partition(self) -> Partition:
-        return ()
 
     @property
     def bounds(self) -> Bounds | None:
@@ -92,6 +91,7 @@ class Table:
     next_order: int = 0
     megabytes: int = 1
     soft: SoftDeletes | None = None
+    layout: TableLayout = NO_LAYOUT
 
     @property
     def columns(self) -> pa.Schema:
@@ -108,14 +108,19 @@ class Table:
             rows.append({**own, OP: op, ORDER: self.next_order})
             self.next_order += 1
         out = SortedFiles(
-            open_files(Store.of_folder(str(self.root))), "t", self.columns, self.key, "mirror"
+            open_files(Store.of_folder(str(self.root))),
+            "t",
+            self.columns,
+            self.key,
+            "mirror",
+            self.layout,
         )
         batches = pa.Table.from_pylist(rows, self.columns).to_batches(max_chunksize=4)
         limit = Limit(TABLE, self.megabytes)
         done = rewritten(self.files, batches, out, limit, self.order, self.soft)
         gone = {id(each) for each in done.gone}
         left = [each for each in self.files if id(each) not in gone]
-        made = [Held(self.root, each.name, [], self.key[0]) for each in done.made]
+        made = [Held(self.root, each.name, [], self.key[0], each.partition) for each in done.made]
         self.files, self.order = [*left, *made], done.order
         return done
 
@@ -481,3 +486,22 @@ def test_rows_of_a_mirror_are_there_once() -> None:
     rows = pa.table({"id": [1, 1], OP: ["r", "u"], ORDER: [0, 1]})
     with pytest.raises(AssertionError, match="twice"):
         rows_there(rows, ["id"])
+
+
+def test_rows_that_move_between_partitions_leave_few_files(table: Table) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    table.layout = TableLayout((PartitionField("b"),))
+    table.commit([("c", a, rng.choice("wxyz")) for a in range(400)])
+    wanted = {row["a"]: row["b"] for row in table.read().to_pylist()}
+    for _ in range(120):
+        moved = {a: rng.choice("wxyz") for a in rng.sample(range(400), 3)}
+        wanted |= moved
+        table.commit([("u", a, b) for a, b in moved.items()])
+    found = table.read().to_pylist()
+    assert len(found) == len(wanted)
+    assert {row["a"]: row["b"] for row in found} == wanted
+    for each in table.files:
+        assert {*pq.read_table(table.root / each.name).column("b").to_pylist()} == {*each.partition}
+    assert len(table.files) < 40

@@ -7,14 +7,15 @@ do; and it commits on the version that was loaded or not at all, because its ret
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
@@ -44,7 +45,6 @@ from airflow_cdc_provider.systems.lake.tables.table import (
 if TYPE_CHECKING:
     from pyarrow.dataset import ParquetFileFragment
 
-_EPOCH = datetime.date(1970, 1, 1)
 _LOCAL_TIMES = "timestampNtz"
 _COLUMN_NAMES = "delta.columnMapping.mode"
 _BATCH_ROWS = 65_536
@@ -234,8 +234,9 @@ class LoadedDelta:
     def files(self, column: str) -> Sequence[DeltaFile]:
         """Return the files of the loaded version, with the bounds of a column."""
         rows, fields = self._table.to_pyarrow_dataset(), self.partitions
-        told = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        actions = {each["path"]: each for each in told}
+        # what the log has in percent signs the library opens without
+        actions = self._actions()
+        actions = {unquote(path): each for path, each in actions.items()} | actions
         return [
             DeltaFile(each, rows.schema, actions[each.path], column, fields)
             for each in rows.get_fragments()
@@ -252,6 +253,15 @@ class LoadedDelta:
         names = [*sorted(found), *([] if mapped == "none" else [_COLUMN_NAMES])]
         return f"it has {', '.join(names)}" if names else ""
 
+    def _actions(self) -> dict[str, Mapping[str, Any]]:
+        """Return what the log tells of each file; days as numbers, for Python has no year 0."""
+        told = pa.table(self._table.get_add_actions(flatten=True))
+        for place, field in enumerate(told.schema):
+            if pa.types.is_date(field.type):
+                days = told.column(place).cast(pa.date32()).cast(pa.int32())
+                told = told.set_column(place, field.name, days)
+        return {each["path"]: each for each in told.to_pylist()}
+
     def replace(
         self,
         gone: Sequence[TableFile],
@@ -264,7 +274,8 @@ class LoadedDelta:
         """Put files in the place of some of its own in one commit, on the columns it has."""
         now_ms = time.time_ns() // 1_000_000
         removed = [
-            RemoveAction(each.path, not are_same_rows, now_ms, each.bytes, each.values)
+            # the library puts the percent signs in again
+            RemoveAction(unquote(each.path), not are_same_rows, now_ms, each.bytes, each.values)
             for each in gone
             if isinstance(each, DeltaFile)
         ]
@@ -336,10 +347,7 @@ class DeltaFile:
     @property
     def partition(self) -> Partition:
         """Return what its rows share."""
-        told = (self._action[f"partition.{each.column}"] for each in self._fields)
-        return tuple(
-            (each - _EPOCH).days if isinstance(each, datetime.date) else each for each in told
-        )
+        return tuple(self._action[f"partition.{each.column}"] for each in self._fields)
 
     @property
     def values(self) -> dict[str, str | None]:
@@ -428,7 +436,7 @@ def _text_of(value: Value, column: str, kind: pa.DataType) -> str | None:
             f"{column} is empty in a row, and for Delta the empty text of a partition is NULL"
         )
     if pa.types.is_date32(kind):
-        return (_EPOCH + datetime.timedelta(days=int(value))).isoformat()
+        return str(np.datetime64(int(value), "D"))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -50,7 +50,11 @@ from airflow_cdc_provider.systems.lake.tables.iceberg_commits import (
     Rewriting,
     put_files,
 )
-from airflow_cdc_provider.systems.lake.tables.iceberg_layout import fields_of, lay_out
+from airflow_cdc_provider.systems.lake.tables.iceberg_layout import (
+    fields_of,
+    lay_out,
+    require_free_names,
+)
 from airflow_cdc_provider.systems.lake.tables.table import (
     Bounds,
     DataFile,
@@ -352,6 +356,7 @@ class IcebergTable:
         Retries by the library are off.
         """
         transaction.set_properties({**_PROPERTIES, **_stamped(stamp)})
+        require_free_names(self._table.metadata, columns.names)
         if are_others or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
             with transaction.update_schema() as update:
                 update.union_by_name(columns)

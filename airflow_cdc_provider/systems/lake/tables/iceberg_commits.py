@@ -21,9 +21,11 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -70,12 +72,7 @@ def _described(io: FileIO, metadata: TableMetadata, path: str, file: table.DataF
     """Return what a manifest says of a file: its footer's numbers, and its partition."""
     with io.new_input(path).open() as stream:
         footer = pq.read_metadata(stream)
-    schema = metadata.schema()
-    found = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer,
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
+    found = _statistics(footer, metadata)
     described = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
@@ -87,3 +84,16 @@ def _described(io: FileIO, metadata: TableMetadata, path: str, file: table.DataF
     )
     described.spec_id = metadata.default_spec_id
     return described
+
+
+def _statistics(footer: pq.FileMetaData, metadata: TableMetadata) -> DataFileStatistics:
+    """Return the numbers of a footer; dates of the year 0, which Python lacks, have no bounds."""
+    schema = metadata.schema()
+    plan = compute_statistics_plan(schema, metadata.properties)
+    names = parquet_path_to_id_mapping(schema)
+    try:
+        return data_file_statistics_from_parquet_metadata(footer, plan, names)
+    except OverflowError:
+        dated = DateType | TimestampType | TimestamptzType
+        plain = {n: each for n, each in plan.items() if not isinstance(each.iceberg_type, dated)}
+        return data_file_statistics_from_parquet_metadata(footer, plain, names)

@@ -17,8 +17,11 @@ from pyiceberg.transforms import (
 
 from airflow_cdc_provider.core.table_layout import PartitionField, TableLayout, Transform
 from airflow_cdc_provider.systems.lake.columns import free_name
+from airflow_cdc_provider.systems.lake.partitions import UnfitLayoutError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyiceberg.partitioning import PartitionField as IcebergField
     from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
@@ -75,9 +78,16 @@ def _text(field: PartitionField) -> str:
     return f"{field.transform}[{field.number}]" if field.transform.has_number else field.transform
 
 
+def require_free_names(metadata: TableMetadata, columns: Iterable[str]) -> None:
+    """Refuse columns that are called as a field of partitions: those of before keep their names."""
+    taken = {field.name for spec in metadata.partition_specs for field in spec.fields}
+    known = {each.name for each in metadata.schema().fields}
+    if both := sorted(taken.intersection(columns) - known):
+        raise UnfitLayoutError(f"its column {both[0]} is called as a field of its partitions")
+
+
 def _name(field: PartitionField, names: list[str]) -> str:
-    """Return a name that no column has, unless the field is that column."""
-    if field.transform is Transform.IDENTITY:
-        return field.column
+    """Return a name that no column has, nor is likely to get: then the table could not have it."""
     number = f"_{field.number}" if field.transform.has_number else ""
-    return free_name(f"{field.column}_{field.transform}{number}", names)
+    kind = "" if field.transform is Transform.IDENTITY else f"_{field.transform}{number}"
+    return free_name(f"_part_{field.column}{kind}", names)
