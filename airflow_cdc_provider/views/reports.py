@@ -90,7 +90,7 @@ def _columns(plan: TablePlan) -> str:
 
 def _layout(layout: TableLayout) -> str:
     """Return how the sink's files are laid out, empty if the file does not say."""
-    parts = (("partitioned by", map(str, layout.partitions)), ("sorted by", layout.order))
+    parts = (("partitioned by", tuple(map(str, layout.partitions))), ("sorted by", layout.order))
     return "".join(f", {word} {', '.join(names)}" for word, names in parts if names)
 
 

@@ -21,10 +21,12 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.planning import preview
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake.preflight import LakeCode
+from airflow_cdc_provider.views.reports import plan_form, plan_lines
 from tests.pipeline.conftest import FILE, Shop
 from tests.pipeline.lakes import FORMS, Lake
 from tests.systems.lake.damage import catalog_of
@@ -142,6 +144,10 @@ def _numbers(rows: pa.Table) -> list[int]:
 def test_rows_are_in_the_files_of_their_partitions(lake: Lake) -> None:
     rng = random.Random(SEED + 1)
     assert not check(lake.shop.run()).blocks
+    form = plan_form(preview(lake.shop.run()), lake.shop.run().model)
+    fields = ", ".join(LAYOUTS[lake.form]["orders"])
+    told = f"partitioned by {fields}, sorted by v"
+    assert sum(line.endswith(told) for line in plan_lines(form)) == 1
     lake.catch_up()
     for turn in range(4):
         for name in ("orders", "regions", "times"):
@@ -319,3 +325,20 @@ def test_a_table_that_others_compacted_is_gone_on_with(lake: Lake) -> None:
         change_some(lake, rng)
         lake.catch_up()
         assert lake.is_equal("orders")
+
+
+@pytest.mark.parametrize("lake", ["iceberg", "iceberg_mirror"], indirect=True)
+def test_a_field_that_others_called_as_a_column_is_told_where_the_column_changes(
+    lake: Lake,
+) -> None:
+    lake.catch_up()
+    table = catalog_of(lake.folder).load_table((lake.shop.database, "orders"))
+    with table.update_spec() as update:
+        update.add_identity("v")
+    lake.logged("UPDATE orders SET v = 3 WHERE id < 9", "DELETE FROM times WHERE id = 2")
+    lake.catch_up()
+    assert lake.is_equal("orders")
+    lake.logged("ALTER TABLE orders MODIFY v VARCHAR(20)", "DELETE FROM times WHERE id = 3")
+    with pytest.raises(RefusedError, match="column v is called as a field of its partitions"):
+        lake.catch_up()
+    assert lake.is_equal("times")

@@ -8,7 +8,7 @@ matched by name, by the mapping that the table has.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -261,7 +261,7 @@ class IcebergTable:
                 with transaction.update_schema(allow_incompatible_changes=True) as update:
                     for name in gone:
                         update.delete_column((name,))
-            self._set(transaction, wanted.columns, stamp, are_others=bool(gone))
+            self._set(transaction, wanted.columns, stamp, kept)
             lay_out(transaction, wanted.layout)
             self._add(transaction, wanted.files, stamp)
 
@@ -348,16 +348,17 @@ class IcebergTable:
         transaction: Transaction,
         columns: pa.Schema,
         stamp: Stamp,
-        *,
-        are_others: bool = False,
+        kept: Collection[str] | None = None,
     ) -> None:
-        """Set the columns, which may be `others` than those there, and the stamp.
+        """Set the columns and the stamp; retries by the library are off.
 
-        Retries by the library are off.
+        `kept` are the columns that stay what they are; None: all of them.
         """
+        there = {*self.columns.names}
+        left = there if kept is None else {*kept}
         transaction.set_properties({**_PROPERTIES, **_stamped(stamp)})
-        require_free_names(self._table.metadata, columns.names)
-        if are_others or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
+        require_free_names(self._table.metadata, {*columns.names} - left)
+        if left != there or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
             with transaction.update_schema() as update:
                 update.union_by_name(columns)
 

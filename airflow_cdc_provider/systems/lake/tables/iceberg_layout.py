@@ -78,11 +78,10 @@ def _text(field: PartitionField) -> str:
     return f"{field.transform}[{field.number}]" if field.transform.has_number else field.transform
 
 
-def require_free_names(metadata: TableMetadata, columns: Iterable[str]) -> None:
-    """Refuse columns that are called as a field of partitions: those of before keep their names."""
+def require_free_names(metadata: TableMetadata, new: Iterable[str]) -> None:
+    """Refuse new columns that are called as a field of partitions, if only of former ones."""
     taken = {field.name for spec in metadata.partition_specs for field in spec.fields}
-    known = {each.name for each in metadata.schema().fields}
-    if both := sorted(taken.intersection(columns) - known):
+    if both := sorted(taken.intersection(new)):
         raise UnfitLayoutError(f"its column {both[0]} is called as a field of its partitions")
 
 
