@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     FencedError,
     IntegrityError,
     RefusedError,
@@ -22,7 +23,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
-from airflow_cdc_provider.systems.lake.tables import delta, iceberg
+from airflow_cdc_provider.systems.lake.tables import delta, iceberg, iceberg_commits
 from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
 from tests.behaviours.sink_world import delete, insert, update
 from tests.systems.lake.damage import catalog_of
@@ -132,6 +133,29 @@ def test_a_commit_that_fails_again_and_again_leaves_no_files_behind(
             with pytest.raises(SinkUnreachableError, match="No space left"):
                 world.lake.publish_tables()
     assert not [*(world.root / "shop.orders").glob("[cm]*-*.parquet")]
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
+@pytest.mark.parametrize("world", ["iceberg"], indirect=True)
+def test_a_folder_that_goes_away_in_a_commit_is_not_made_anew(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    put, away = iceberg_commits.put_files, world.root.with_name("away")
+
+    def put_and_lost(*given: Any) -> None:
+        put(*given)
+        world.root.rename(away)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(iceberg, "put_files", put_and_lost)
+        with pytest.raises(CdcError):
+            world.lake.publish_tables()
+    assert not world.root.exists()
+    away.rename(world.root)
     world.lake.publish_tables()
     assert published(world) == [(1, "a"), (10, "x")]
 

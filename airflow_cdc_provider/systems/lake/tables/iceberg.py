@@ -55,6 +55,7 @@ from airflow_cdc_provider.systems.lake.tables.iceberg_layout import (
     lay_out,
     require_free_names,
 )
+from airflow_cdc_provider.systems.lake.tables.store_options import IN_A_FOLDER
 from airflow_cdc_provider.systems.lake.tables.table import (
     Bounds,
     DataFile,
@@ -117,6 +118,7 @@ def _own_catalog(folder: Path, *, is_new: bool) -> Catalog:
         uri=f"sqlite:///{path}",
         warehouse=f"file://{folder}",  # with a scheme its library logs no line at each look
         init_catalog_tables=str(is_new).lower(),
+        **IN_A_FOLDER,
     )
 
 

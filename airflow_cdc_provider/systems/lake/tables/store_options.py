@@ -13,6 +13,8 @@ from airflow_cdc_provider.systems.files.endpoints import (
     said_by_environment,
 )
 
+IN_A_FOLDER = {"py-io-impl": "airflow_cdc_provider.systems.lake.tables.iceberg_files.FolderFiles"}
+"""PyIceberg's properties for files in a folder."""
 _SECONDS = {name: value.removesuffix("s") for name, value in TIMES.items()}
 
 
@@ -41,11 +43,13 @@ def options_of(place: Store) -> dict[str, str] | None:
 
 
 def iceberg_options_of(place: Store) -> dict[str, str]:
-    """Return PyIceberg's properties for the files of a place; none for a folder.
+    """Return PyIceberg's properties for the files of a place.
 
     What is not said here its library finds in the environment. A store that is elsewhere has no
     region to be asked for.
     """
+    if place.scheme == "file":
+        return IN_A_FOLDER
     if place.scheme != "s3":
         return {}
     access, endpoint = place.access, endpoint_of(place)
