@@ -184,6 +184,9 @@ def test_a_table_of_others_is_refused(world: LakeWorld) -> None:
     catalog.create_namespace_if_not_exists(NAME[0])
     rows = pa.table({"id": [1]})
     location = f"{world.place.store.uri}/theirs"
+    if world.place.store.scheme == "file":
+        location = str(world.root / "theirs")
+        (world.root / "theirs").mkdir()
     catalog.create_table(NAME, schema=rows.schema, location=location).append(rows)
     with pytest.raises(RefusedError, match="was made by nobody we know"):
         world.lake.publish_tables()
