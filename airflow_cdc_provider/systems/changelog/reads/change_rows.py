@@ -150,9 +150,7 @@ def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def open_file(store: ObjectStore, name: str) -> pq.ParquetFile:
     """Open a file of the log; an error in words if it is gone."""
     try:
-        source = store.columns_of(name)
-        # what is near in a store is one request
-        return pq.ParquetFile(source, pre_buffer=not isinstance(source, Path))
+        return opened_parquet(store, name, whose="pipeline")
     except FileNotFoundError as error:
         raise SnapshotRequiredError(
             f"{name.rpartition('/')[2]} is gone, though it counted when this read was planned",
@@ -161,12 +159,23 @@ def open_file(store: ObjectStore, name: str) -> pq.ParquetFile:
             remedy="the log was begun anew by `reset`, or files were deleted by hand, or this "
             "machine does not have the folder: read the log again from its start",
         ) from error
+
+
+def opened_parquet(store: ObjectStore, name: str, *, whose: str) -> pq.ParquetFile:
+    """Open a file; `FileNotFoundError`, and `CorruptLogError` if it is no whole Parquet file.
+
+    `whose` it is says what to reset then.
+    """
+    try:
+        source = store.columns_of(name)
+        # what is near in a store is one request
+        return pq.ParquetFile(source, pre_buffer=not isinstance(source, Path))
     except pa.ArrowInvalid as error:
         raise CorruptLogError(
             f"{name.rpartition('/')[2]} is no whole Parquet file: {error}",
             where=f"{store}/{name}",
             risk="its rows cannot be read; nothing was guessed",
-            remedy="restore the file from a copy, or `reset` the pipeline",
+            remedy=f"restore the file from a copy, or `reset` the {whose}",
         ) from error
 
 
