@@ -5,19 +5,32 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_cdc_provider.core.backoff import BackOff
-from airflow_cdc_provider.core.errors import LedgerSetBackError, SinkUnreachableError
+from airflow_cdc_provider.core.errors import (
+    IntegrityError,
+    LedgerSetBackError,
+    SinkUnreachableError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
+from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.lakes import FORMS, Lake
+from tests.servers.patience import wait_until
+from tests.systems.lake.damage import set_back
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.errors import CdcError
 
 QUICK = BackOff(first_s=0.1, longest_s=0.1, give_up_s=0.5)
 
@@ -96,3 +109,44 @@ def test_tables_are_as_old_as_what_their_log_has(
     begin_us = now_us()
     lake.catch_up()
     assert as_of_us() >= begin_us
+
+
+def test_a_table_that_may_not_be_committed_to_stands_still_alone(lake: Lake) -> None:
+    shop = lake.shop
+    shop.at_source("CREATE TABLE seats (id INT PRIMARY KEY)")
+    lake.catch_up()
+    for number in (80, 81):
+        shop.at_source(f"INSERT INTO orders (id) VALUES ({number})")
+        lake.catch_up()
+    set_back(lake.form, lake.folder, TableId(shop.database, "orders"))
+    run, stop = shop.run(), threading.Event()
+    ends: list[JobResult] = []
+    job = _job(run, _stream_to_do(run, "continuous"), stop)
+    thread = threading.Thread(target=lambda: ends.append(run_stream(job, OwnFollower)))
+
+    def refused() -> list[CdcError]:
+        told = status(run.store, run.name, now_us=time.time_ns() // 1000).outages
+        return [each.error for each in told if each.error.tables]
+
+    thread.start()
+    try:
+        wait_until(lambda: bool(refused()))
+        (error,) = refused()
+        assert error.tables == (f"{shop.database}.orders",)
+        assert "orders" in error.what
+        for number in range(3):
+            shop.at_source(f"INSERT INTO seats VALUES ({number})")
+            wait_until(lambda: lake.current("seats") == lake.source_rows("seats"))
+        shop.at_source("ALTER TABLE seats ADD COLUMN more INT")  # the stream begins again
+        shop.at_source("INSERT INTO seats VALUES (9, 9)")
+        wait_until(lambda: 9 in lake.changes("seats").column("id").to_pylist())
+        assert thread.is_alive()
+        assert refused()
+    finally:
+        stop.set()
+        thread.join()
+    (end,) = ends
+    assert end.outcome is Outcome.STOPPED
+    assert not end.consistent
+    with pytest.raises(IntegrityError, match="orders"):
+        lake.catch_up()

@@ -151,7 +151,7 @@ def _follow_to_the_end(
         ):
             _Tries(job, following, follower, retries).run_to_the_end()
             retries.call(lambda: _pass_over(job.sink(), following))
-            retries.call(lambda: tables.publish(_logged_us(following)))
+            retries.call(lambda: tables.publish_last(_logged_us(following)))
         retries.call(lambda: _last_committed(job, following))
     except RetryableError as error:
         if following.fenced is not None:
@@ -206,7 +206,7 @@ def _result(job: Job, following: Following, started: float) -> JobResult:
         changes=counts.changes - before.changes,
         transactions=counts.transactions - before.transactions,
         position=str(split.start),
-        consistent=not (split.inconsistent or following.stopped),
+        consistent=not (split.inconsistent or following.stopped or following.left_behind),
     )
 
 

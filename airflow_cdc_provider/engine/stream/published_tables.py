@@ -3,6 +3,10 @@
 The stream commits rows and position to the log; that alone says what the sink has. A thread of the
 driver brings the tables to the log's end every so many seconds, and once more when the stream ends.
 Whatever dies meanwhile, the next commit of a table begins where its last one says that it is.
+
+A table that may not be committed to stands still alone, where the pipeline isolates tables: the log
+takes its changes, the others flow on, and the table is tried again at each interval until a person
+has mended what the outage says. A run that comes to an end of its own then ends with that error.
 """
 
 from __future__ import annotations
@@ -70,6 +74,31 @@ class PublishedTables:
             if at_us:
                 self._tell(at_us)
 
+    def publish_last(self, logged_us: int | None) -> None:
+        """Bring the tables to the end of the log as the stream ends; arguments as for `publish`.
+
+        A table that may not be committed to is an error of a run that came to its end, and an
+        event where a stream without one was asked to stop.
+        """
+        following = self._following
+        try:
+            self.publish(logged_us)
+        except (RefusedError, IntegrityError) as error:
+            is_last = following.has_end and not following.begins_again
+            if is_last or not self._flows_on(error):
+                raise
+            following.left_behind = True
+            self._job.store.tell(self._job.spec.pipeline, self._scrubbed(error), level="error")
+
+    def _flows_on(self, error: CdcError) -> bool:
+        """Tell whether the stream goes on while tables stand still by an error."""
+        is_alone = bool(error.tables) and self._job.spec.isolates_tables
+        return is_alone or self._following.has_end
+
+    def _scrubbed(self, error: CdcError) -> str:
+        """Return an error's text without the job's passwords."""
+        return self._job.servers.secrets.scrub(str(error))
+
     def _logged_us(self) -> int:
         """Return up to when the log has what the source committed; 0 if that is not known."""
         with suppress(CdcError):  # who cannot be asked says nothing new
@@ -99,11 +128,11 @@ class PublishedTables:
                 failures += 1
                 self._note(error, failures)
             except (RefusedError, IntegrityError) as error:
-                if not self._following.has_end:
+                if not self._flows_on(error):
                     self._end(error)
                     return
-                # the other tables follow to the end of the run, which then ends with it
-                log.warning("a table cannot follow: cause=%s", error)
+                failures += 1
+                self._note(error, failures)
             except Exception as error:  # noqa: BLE001 - raised where the stream ends
                 self._end(error)
                 return
@@ -123,8 +152,7 @@ class PublishedTables:
         """Return the seconds from one commit of a table to the next."""
         return 0.0 if self._sink is None else self._sink.commit_every_s
 
-    def _note(self, error: RetryableError, failures: int) -> None:
-        """Note that the tables cannot follow, as an outage of the pipeline."""
+    def _note(self, error: CdcError, failures: int) -> None:
+        """Note that tables cannot follow, as an outage of the pipeline."""
         self._outages.note(Part.TABLES, error, tries=failures, wait_s=self._every_s)
-        cause = self._job.servers.secrets.scrub(str(error))
-        log.warning("tables wait at the sink: cause=%s", cause)
+        log.warning("tables wait at the sink: cause=%s", self._scrubbed(error))

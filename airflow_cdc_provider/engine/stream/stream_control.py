@@ -51,6 +51,8 @@ class Following:
     """Those of them that have come to the end of the log."""
     stopped: tuple[StoppedTable, ...] = ()
     """Tables that the stream leaves alone, when the ledger was last read."""
+    left_behind: bool = False
+    """A table that follows the sink's log could not be committed to when the stream ended."""
     on_new_tables: Callable[[Sequence[TableId]], None] = lambda _: None
     """Hears the names of tables that came at the source, captured ones too."""
     before: StreamCounts | None = None

@@ -81,15 +81,15 @@ class Publisher:
     def publish(self) -> None:
         """Bring the tables that the stream owns to the end of the log.
 
-        One that may not be committed to holds no other up: the first such error is raised behind,
-        unless the stream has let go of its table.
+        One that may not be committed to holds no other up: an error about all such tables is raised
+        behind, but for those that the stream has let go of.
         """
         state = self._latest()
         if state.stream is None:
             return
         self._commits.require_mode(state.types)
         brought: dict[str, int] = {}
-        refused: list[CdcError] = []
+        refused: dict[TableId, CdcError] = {}
         with libraries_explained(self._unreachable):
             tables = self._open_tables(state)
             for table in self._followed(state):
@@ -97,12 +97,12 @@ class Publisher:
                     brought[table_folder(table)] = self._bring(tables, table, state)
                 except (RefusedError, IntegrityError) as error:
                     if table in _owned(state):
-                        refused.append(error)
+                        refused[state.targets.get(table, table)] = error
                         continue
                     log.warning("table left behind: table=%s cause=%s", table, error)
         self._take_over(state, brought)
         if refused:
-            raise refused[0]
+            raise _of_all(refused)
 
     def is_behind(self) -> bool:
         """Tell whether a table does not have all that the log holds for it."""
@@ -360,6 +360,14 @@ def _owned(state: LogState) -> set[TableId]:
     owned = {progress.table for progress in state.stream.tables} if state.stream else set()
     owned |= {each.table for each in state.stopped}
     return {sink for sink, source in state.targets.items() if source in owned}
+
+
+def _of_all(refused: Mapping[TableId, CdcError]) -> CdcError:
+    """Return the errors of some tables of the source as one, of the kind of the first."""
+    first, *_ = errors = list(refused.values())
+    what = "; ".join(dict.fromkeys(each.what for each in errors))
+    remedy = "; ".join(dict.fromkeys(each.remedy for each in errors))
+    return first.saying(what).with_remedy(remedy).about(*refused)
 
 
 def _made_on(
