@@ -10,6 +10,7 @@ from typing import Self
 from airflow_cdc_provider.core.dsn import CATALOG_OPTION
 
 _KIND, _NAME, _PROPERTIES = "catalog", "catalog_name", "catalog_properties"
+_VIEW = "catalog_view"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class CatalogAccess:
     """The database's DSN or the server's URL, with the account; empty for one that has neither."""
     properties: tuple[tuple[str, str], ...] = ()
     """Further settings, none of them secret, by the names that Iceberg's own libraries have."""
+    view: str = ""
+    """The name of a view of each table's current rows, with `{table}` in it; empty for none."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self | None:
@@ -36,10 +39,12 @@ class CatalogAccess:
             options[_NAME],
             options.get(CATALOG_OPTION, ""),
             tuple((str(name), str(value)) for name, value in properties),
+            options.get(_VIEW, ""),
         )
 
     @property
     def options(self) -> Mapping[str, str]:
         """Return the options of a sink's URL that say it; as secret as the account."""
         told = {_KIND: self.kind, _NAME: self.name, _PROPERTIES: json.dumps(self.properties)}
-        return {**told, **({CATALOG_OPTION: self.dsn} if self.dsn else {})}
+        more = {CATALOG_OPTION: self.dsn, _VIEW: self.view}
+        return {**told, **{name: value for name, value in more.items() if value}}

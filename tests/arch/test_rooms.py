@@ -65,6 +65,7 @@ COMMITTERS = {
     f"{PACKAGE}.systems.lake.tables.iceberg_commits": "pyiceberg",
     f"{PACKAGE}.systems.lake.tables.iceberg_layout": "pyiceberg",
     f"{PACKAGE}.systems.lake.tables.iceberg_files": "pyiceberg",
+    f"{PACKAGE}.systems.lake.tables.rest_views": "pyiceberg",
     f"{PACKAGE}.systems.lake.tables.delta": "deltalake",
 }
 """They have the libraries of their formats, which load what they like."""

@@ -192,6 +192,21 @@ WRONG = [
     ),
     (
         "dsn_env: DR_DSN",
+        f"{_LAKE}\n  catalog: {{type: sql, dsn_env: A, view: '{{table}}_now'}}",
+        8,
+        "of type sql has no views",
+    ),
+    *(
+        (
+            "dsn_env: DR_DSN",
+            f"{_LAKE}\n  catalog: {{type: rest, dsn_env: A, view: '{name}'}}",
+            8,
+            "does not name a view of each table",
+        )
+        for name in ("now", "{table}", "{table}_{table}", "{table}_{name}")
+    ),
+    (
+        "dsn_env: DR_DSN",
         "type: iceberg\n  path: /data/lake\n  catalog: {type: glue}",
         5,
         "Glue is a catalog of tables in S3",

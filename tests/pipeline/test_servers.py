@@ -405,6 +405,16 @@ def test_the_account_of_a_catalog_goes_to_the_job_and_is_hidden(
     assert "planted" not in servers.secrets.scrub(servers.sink_dsn)
 
 
+def test_a_job_knows_which_views_a_catalog_is_to_have(tmp_path: Path) -> None:
+    loaded = in_lake(tmp_path, "type: rest, dsn_env: LAKE, view: '{table} & now'")
+    servers = resolve_servers(loaded, EnvironmentDsns({"SHOP_DSN": DSN, "LAKE": "http://cat/"}))
+    spec = snapshot_spec(loaded.model, 1)
+    of_job = JobServers.from_environment(spec, servers.environment()).sink
+    assert isinstance(of_job, Folder)
+    assert of_job.catalog is not None
+    assert of_job.catalog.view == "{table} & now"
+
+
 def test_glue_is_a_catalog_without_an_account_of_its_own(tmp_path: Path) -> None:
     loaded = in_lake(tmp_path, "type: glue, properties: {glue.region: eu-west-1}")
     servers = resolve_servers(loaded, EnvironmentDsns({"SHOP_DSN": DSN}))

@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_schema import TableSchema, TypeKind
+from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import TableShape, shaped_schema
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 from airflow_cdc_provider.engine.sink.port import Owner, SinkAbilities
@@ -32,18 +32,14 @@ from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from airflow_cdc_provider.systems.lake.abilities import ABILITIES, MIRRORED
 from airflow_cdc_provider.systems.lake.added_types import LAKE_TYPES
-from airflow_cdc_provider.systems.lake.columns import (
-    counted_rows,
-    current_rows,
-    mirrored_rows,
-    name_in_catalog,
-)
+from airflow_cdc_provider.systems.lake.current_views import CurrentViews
 from airflow_cdc_provider.systems.lake.held import HeldTables, libraries_explained, unreadable
 from airflow_cdc_provider.systems.lake.layouts import DELTA, require_layout
 from airflow_cdc_provider.systems.lake.next_commit import Appended, Commits, Mirrored
 from airflow_cdc_provider.systems.lake.packages import is_there, require_package
 from airflow_cdc_provider.systems.lake.preflight import kept_partitions, lake_look
 from airflow_cdc_provider.systems.lake.publisher import Publisher
+from airflow_cdc_provider.systems.lake.queries import query_of
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 from airflow_cdc_provider.systems.lake.rows_again import LakeRowsAgain
 from airflow_cdc_provider.systems.lake.tables.table import LakeTables
@@ -141,14 +137,8 @@ class LakeSink:
 
     def current_rows(self, plan: TablePlan) -> str:
         """Return the SQL query of a table's current rows, by its name in the catalog."""
-        target, table = plan.target, name_in_catalog(plan.sink_table)
-        names = [column.name for column in target.copied_columns]
-        if self.folder.mirror_mb:
-            return mirrored_rows(names, table, plan.shape.deleted_flag)
-        if not target.has_key:
-            floats = (c.name for c in target.copied_columns if c.type.kind is TypeKind.FLOAT)
-            return counted_rows(names, table, frozenset(floats))
-        return current_rows(names, list(target.primary_key), table)
+        names = [column.name for column in plan.target.copied_columns]
+        return query_of(plan, names, is_mirror=bool(self.folder.mirror_mb))
 
     @property
     def commit_every_s(self) -> float:
@@ -178,8 +168,23 @@ class LakeSink:
     def _publisher(self) -> Publisher:
         """Return what commits to the tables."""
         return Publisher(
-            self._store, self.owner, self._open_tables, self._commits, widens=self._widens
+            self._store,
+            self.owner,
+            self._open_tables,
+            self._commits,
+            widens=self._widens,
+            views=self._views,
         )
+
+    @property
+    def _views(self) -> CurrentViews | None:
+        """Return the views that the catalog is to have; None for none."""
+        catalog = self.folder.catalog
+        if catalog is None or not catalog.view:
+            return None
+        plans = {plan.sink_table: plan for plan in self.plans}
+        are_mirrors = bool(self.folder.mirror_mb)
+        return CurrentViews(catalog.view, str(self.owner.pipeline), plans, are_mirrors)
 
     @property
     def _commits(self) -> Commits:

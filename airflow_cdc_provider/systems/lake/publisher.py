@@ -39,6 +39,7 @@ from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import Behind, begun_anew, behind
 from airflow_cdc_provider.systems.lake.compacting import compacted
+from airflow_cdc_provider.systems.lake.current_views import CurrentViews
 from airflow_cdc_provider.systems.lake.held import (
     OpenTables,
     libraries_explained,
@@ -71,10 +72,12 @@ class Publisher:
         commits: Commits,
         *,
         widens: bool,
+        views: CurrentViews | None = None,
     ) -> None:
         """`widens`: a column's type can become one that holds more values."""
         self._store, self._owner, self._open_tables = store, owner, open_tables
         self._commits, self._widens = commits, widens
+        self._views, self._changed = views, set[TableId]()
         self._unused: list[str] = []
         self._manifest = Manifest(store, str(owner.pipeline))
 
@@ -95,6 +98,7 @@ class Publisher:
             for table in self._followed(state):
                 try:
                     brought[table_folder(table)] = self._bring(tables, table, state)
+                    self._keep_view(tables, table, state)
                 except (RefusedError, IntegrityError) as error:
                     if table in _owned(state):
                         refused[state.targets.get(table, table)] = error
@@ -103,6 +107,11 @@ class Publisher:
         self._take_over(state, brought)
         if refused:
             raise _of_all(refused)
+
+    def _keep_view(self, tables: LakeTables, table: TableId, state: LogState) -> None:
+        """Keep the view of a table that the stream owns, where the file asks for views."""
+        if self._views is not None and table in _owned(state):
+            self._views.keep(tables, table, is_changed=table in self._changed)
 
     def is_behind(self) -> bool:
         """Tell whether a table does not have all that the log holds for it."""
@@ -218,6 +227,7 @@ class Publisher:
                     self._store.delete(each.name)
             raise
         self._unused += commit.unused
+        self._changed.add(table)
         log.info("table published: table=%s files=%d", table, len(new.changes))
         self._tidy(tables, table, wanted)
         return count

@@ -22,6 +22,7 @@ _PROPERTIES: Mapping[str, frozenset[str]] = {
             "rest.signing-region",
             "rest.sigv4-enabled",
             "scope",
+            "view-endpoints-supported",
             "warehouse",
         }
     ),
@@ -62,11 +63,21 @@ class CatalogSection(Section):
         examples=[{"warehouse": "analytics"}],
     )
 
+    view: str = Field(
+        default="",
+        max_length=255,
+        description="Of REST: the name of a view of each table's current rows beside it, with "
+        "`{table}` where the table's name goes; [none](iceberg_catalogs.md#views-of-current-rows) "
+        "if it is left out.",
+        examples=["{table}_current"],
+    )
+
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
         """Require the reference that its type needs, and settings that it has."""
         if (self.type == "glue") != (self.reference is None):
             raise WrongValueError(*self._wrong_reference())
+        self._require_a_view_of_its_own()
         known = _PROPERTIES[self.type]
         if unknown := sorted(self.properties.keys() - known):
             wanted = f"known are {', '.join(sorted(known))}" if known else "there are none"
@@ -75,6 +86,22 @@ class CatalogSection(Section):
                 f"leave it out; {wanted}. A secret goes into the connection",
             )
         return self
+
+    def _require_a_view_of_its_own(self) -> None:
+        """Refuse views that the catalog does not have, and names that are no view's alone."""
+        if not self.view:
+            return
+        if self.type != "rest":
+            raise WrongValueError(
+                f"a catalog of type {self.type} has no views that others read",
+                "leave view out, and read by the query that `show` prints",
+            )
+        around = self.view.split("{table}")
+        if len(around) != 2 or not any(around) or {"{", "}"} & {*"".join(around)}:
+            raise WrongValueError(
+                f"{self.view!r} does not name a view of each table",
+                "write a name that is not the table's, with {table} once, as in {table}_current",
+            )
 
     def _wrong_reference(self) -> tuple[str, str]:
         """Return problem and fix for a reference too many or too few."""
@@ -92,4 +119,5 @@ class CatalogSection(Section):
 
     def access(self, dsn: str) -> CatalogAccess:
         """Return the catalog with the DSN that its reference stands for; empty for Glue."""
-        return CatalogAccess(self.type, self.name, dsn, tuple(sorted(self.properties.items())))
+        properties = tuple(sorted(self.properties.items()))
+        return CatalogAccess(self.type, self.name, dsn, properties, self.view)

@@ -5,16 +5,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.spark.java_home import find_java_home
+from airflow_cdc_provider.systems.lake.current_views import CurrentView
+from airflow_cdc_provider.systems.lake.tables.catalogs import ask, open_catalog
+from airflow_cdc_provider.systems.lake.tables.rest_views import RestViews
+from tests.behaviours.sink_world import delete, update
 from tests.servers.throwaway import free_port
+from tests.systems.lake.steps import begun, change
 from tests.systems.lake.test_iceberg_catalogs import (
     PublishedInACatalog,
     test_a_commit_is_made_on_the_table_as_it_was_loaded_or_not_at_all,
@@ -25,6 +40,10 @@ from tests.systems.lake.test_iceberg_catalogs import (
 )
 from tests.systems.lake.world import LakeWorld
 
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.view import View
+
 __all__ = [
     "test_a_commit_is_made_on_the_table_as_it_was_loaded_or_not_at_all",
     "test_a_commit_whose_answer_is_lost_is_looked_up",
@@ -33,6 +52,10 @@ __all__ = [
     "test_a_table_that_was_dropped_is_missed",
 ]
 FOLDER = Path(__file__).parent / "rest_server"
+ROOT = Path(__file__).parents[3]
+SPARK = ("pyspark==4.0.1", "py4j==0.10.9.9")
+JAR = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1"
+ORDERS, CURRENT = ("shop", "orders"), ("shop", "orders now")
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +85,139 @@ def world(classpath: str, tmp_path: Path) -> Iterator[LakeWorld]:
 
 class TestPublishedInARestCatalog(PublishedInACatalog):
     pass
+
+
+# --- views of current rows ------------------------------------------------------------------
+
+
+@pytest.fixture
+def seen(world: LakeWorld) -> LakeWorld:
+    """The same catalog, which is to have a view beside each table, with two changes in one."""
+    assert world.bucket is not None
+    assert world.bucket.catalog is not None
+    asked = replace(world.bucket.catalog, view="{table} now")
+    world.bucket = replace(world.bucket, catalog=asked)
+    begun(world, (1, "a"), (2, "b"))
+    rows = [update((1, "a"), (1, "A")), delete(2, "b")]
+    world.changes(1).apply(world.batch(rows, start=100))
+    world.lake.publish_tables()
+    return world
+
+
+def catalog_of(world: LakeWorld) -> Catalog:
+    assert world.place.catalog is not None
+    return open_catalog(world.place.catalog, world.place.store, is_new=False)
+
+
+def rows_by(view: View, world: LakeWorld) -> list[tuple[object, ...]]:
+    """The rows that a view's query for Trino finds, in DuckDB."""
+    told = view.sql_for("trino")
+    assert told is not None
+    with duckdb.connect() as connection:
+        connection.register("changes", catalog_of(world).load_table(ORDERS).scan().to_arrow())
+        query = told.sql.replace('"shop"."orders"', "changes")
+        return sorted(connection.sql(query).fetchall())
+
+
+def test_a_view_has_the_current_rows_and_stays_what_it_is(seen: LakeWorld) -> None:
+    catalog = catalog_of(seen)
+    view = catalog.load_view(CURRENT)
+    assert [field.name for field in view.schema().fields] == ["id", "name"]
+    assert rows_by(view, seen) == [(1, "A")]
+    change(seen, 11)
+    seen.lake.publish_tables()
+    again = catalog.load_view(CURRENT)
+    assert again == view
+    assert rows_by(again, seen) == [(1, "A"), (11, "x")]
+    assert {name for _, name in catalog.list_views(("shop",))} == {"orders now", "seats now"}
+
+
+def test_a_view_that_says_something_else_is_made_anew_in_its_place(seen: LakeWorld) -> None:
+    catalog = catalog_of(seen)
+    before = catalog.load_view(CURRENT)
+    columns = pa.schema([("id", pa.int64()), ("more", pa.string())])
+    other = CurrentView(TableId(*CURRENT), columns, {"spark": "SELECT 1", "trino": "SELECT 2"})
+    RestViews(catalog, str(seen.pipeline)).keep(other)  # type: ignore[arg-type]
+    changed = catalog.load_view(CURRENT)
+    assert changed.uuid() == before.uuid()
+    assert [str(field) for field in changed.schema().fields] == [
+        "1: id: optional long",
+        "2: more: optional string",
+    ]
+    assert {each.root.sql for each in changed.current_version().representations} == {
+        "SELECT 1",
+        "SELECT 2",
+    }
+    change(seen, 11)
+    seen.lake.publish_tables()
+    assert rows_by(catalog.load_view(CURRENT), seen) == [(1, "A"), (11, "x")]
+
+
+def test_a_view_that_is_dropped_comes_back(seen: LakeWorld) -> None:
+    catalog = catalog_of(seen)
+    catalog.drop_view(CURRENT)
+    seen.lake.publish_tables()
+    assert rows_by(catalog.load_view(CURRENT), seen) == [(1, "A")]
+
+
+@pytest.mark.parametrize("what", ["view", "table"])
+def test_a_name_that_others_have_is_refused_and_the_table_follows(
+    what: str, seen: LakeWorld
+) -> None:
+    catalog = catalog_of(seen)
+    catalog.drop_view(CURRENT)
+    if what == "view":
+        columns = pa.schema([("id", pa.int64())])
+        made = CurrentView(TableId(*CURRENT), columns, {"spark": "SELECT 1"})
+        RestViews(catalog, "theirs").keep(made)  # type: ignore[arg-type]
+    else:
+        schema = pa.schema([("id", pa.int64())])
+        catalog.create_table(CURRENT, schema=schema, location=f"file://{seen.root}/theirs")
+    change(seen, 11)
+    with pytest.raises(RefusedError, match=r"the view shop\.orders now cannot be made") as refused:
+        seen.lake.publish_tables()
+    assert refused.value.tables == ("shop.orders",)
+    assert catalog.load_table(ORDERS).scan().to_arrow().num_rows == 5
+
+
+def test_a_catalog_without_views_is_refused_before_anything_is_begun(seen: LakeWorld) -> None:
+    place = seen.place
+    assert place.catalog is not None
+    ask(place.catalog, place.store)
+    sql = replace(place.catalog, kind="sql", dsn=f"sqlite:///{seen.root}/other.db")
+    with pytest.raises(RefusedError, match="the catalog has no views"):
+        ask(sql, place.store)
+
+
+def test_spark_reads_a_view(seen: LakeWorld, tmp_path: Path) -> None:
+    assert seen.place.catalog is not None
+    folder, found = tmp_path / "spark", tmp_path / "found.arrow"
+    uv = shutil.which("uv") or ROOT / ".tools" / "uv" / "bin" / "uv"
+    install = [uv, "pip", "install", "--quiet", "--no-config", "--python", sys.executable]
+    install += ["--target", folder, "--no-deps", *SPARK]
+    subprocess.run(list(map(str, install)), check=True, timeout=600)
+    get = ["mvn", "-q", "dependency:get", f"-Dartifact={JAR}", "-Dtransitive=false"]
+    subprocess.run(get, check=True, timeout=600)
+    group, name, version = JAR.split(":")
+    jars = Path.home() / ".m2" / "repository" / Path(*group.split(".")) / name / version
+    catalog = "spark.sql.catalog.lake"
+    given = {
+        "jars": [str(jars / f"{name}-{version}.jar")],
+        "conf": {
+            "spark.ui.enabled": "false",
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions."
+            "IcebergSparkSessionExtensions",
+            catalog: "org.apache.iceberg.spark.SparkCatalog",
+            f"{catalog}.type": "rest",
+            f"{catalog}.uri": seen.place.catalog.dsn,
+        },
+        "steps": [("SELECT * FROM lake.shop.`orders now`", str(found))],
+    }
+    command = [sys.executable, "-m", "tests.pipeline.spark_sql", json.dumps(given)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    with pa.OSFile(str(found)) as file:
+        assert pa.ipc.open_file(file).read_all().to_pylist() == [{"id": 1, "name": "A"}]

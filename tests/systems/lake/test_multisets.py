@@ -13,7 +13,7 @@ import pytest
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
-from airflow_cdc_provider.systems.lake.columns import OP, ORDER, counted_rows
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.last_changes import RowsLackingError, rows_left
 from airflow_cdc_provider.systems.lake.multisets import (
     NONE_VOID,
@@ -21,6 +21,7 @@ from airflow_cdc_provider.systems.lake.multisets import (
     count_left,
     last_void,
 )
+from airflow_cdc_provider.systems.lake.queries import counted_rows
 
 SEED = random.SystemRandom().randrange(10_000)
 TABLE = TableSchema(

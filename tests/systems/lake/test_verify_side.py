@@ -18,8 +18,9 @@ from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake import gathered, held
-from airflow_cdc_provider.systems.lake.columns import OP, ORDER, current_rows
+from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.last_changes import last_changes
+from airflow_cdc_provider.systems.lake.queries import current_rows
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.sink_world import delete, insert, update
 from tests.behaviours.source_log import point

@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.dsn import parse_dsn
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.databases.engines import open_engine, require_answer
 from airflow_cdc_provider.systems.lake.packages import require_glue
+from airflow_cdc_provider.systems.lake.tables.rest_views import views_in
 from airflow_cdc_provider.systems.lake.tables.store_options import iceberg_options_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def ask(catalog: CatalogAccess, place: Store) -> None:
         require_answer(opened.engine)
     else:
         opened.list_namespaces()
+    if catalog.view:
+        views_in(opened, "")
 
 
 class _Sql(SqlCatalog):

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from airflow_cdc_provider.systems.file_log.state import LogState
+    from airflow_cdc_provider.systems.lake.tables.rest_views import RestViews
 
 CATALOG = "catalog.db"
 _PIPELINE, _PLAN, _GENERATION, _FILES, _WRITTEN, _ORDER = (
@@ -132,11 +133,20 @@ class IcebergTables:
         """
         self._root, self._catalog = root, catalog
         self._is_own, self._is_new = is_own, is_new
+        self._views: RestViews | None = None
 
     @property
     def knows_outcomes(self) -> bool:
         """Tell whether the catalog is a file: a server may commit after it has failed to answer."""
         return self._is_own
+
+    def views(self, pipeline: str) -> RestViews:
+        """Return the views of a pipeline in the catalog. `RefusedError` if it has none."""
+        # its libraries are not needed for folders
+        from airflow_cdc_provider.systems.lake.tables.rest_views import views_in  # noqa: PLC0415
+
+        self._views = self._views or views_in(self._catalog, pipeline)
+        return self._views
 
     def load(self, table: TableId) -> IcebergTable | None:
         """Load a table; None if there is none."""

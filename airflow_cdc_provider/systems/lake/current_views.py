@@ -1,0 +1,87 @@
+"""Views of tables' current rows, in a catalog that has views.
+
+The file names them. One is made behind the first commit of its table, and made anew where the
+columns have changed; one that somebody drops comes back with the next commit of any table. They
+hold no rows: the engine that asks one reads the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.lake.queries import query_of
+from airflow_cdc_provider.systems.lake.tables.table import LakeTables
+
+QUOTES: Mapping[str, str] = {"spark": "`", "trino": '"'}
+"""Of names, by dialect; both read the same SQL but for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentView:
+    """A view of a table's current rows."""
+
+    name: TableId
+    columns: pa.Schema
+    queries: Mapping[str, str]
+    """SQL by dialect."""
+
+
+class Views(Protocol):
+    """The views of one pipeline in a catalog."""
+
+    def names(self, namespace: str) -> frozenset[str]:
+        """Return the names of all views in a namespace."""
+
+    def keep(self, view: CurrentView) -> None:
+        """Make a view, or make it anew if it says something else. `RefusedError`."""
+
+
+@runtime_checkable
+class HasViews(Protocol):
+    """Tables of a format that knows views."""
+
+    def views(self, pipeline: str) -> Views:
+        """Return the views of a pipeline. `RefusedError` for a server that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentViews:
+    """The views that a pipeline file asks for."""
+
+    pattern: str
+    """A name with `{table}` in it."""
+    pipeline: str
+    plans: Mapping[TableId, TablePlan]
+    """By the tables of the lake."""
+    are_mirrors: bool
+
+    def keep(self, tables: LakeTables, table: TableId, *, is_changed: bool) -> None:
+        """Keep a table's view, if it has a plan: one that is missing, or whose table changed.
+
+        `RefusedError` for a catalog without views, and for a name that others have.
+        """
+        plan = self.plans.get(table)
+        if plan is None or not isinstance(tables, HasViews):
+            return
+        views = tables.views(self.pipeline)
+        name = TableId(table.database, self.pattern.replace("{table}", table.table))
+        if not is_changed and name.table in views.names(name.database):
+            return
+        loaded = tables.load(table)
+        if loaded is not None:
+            views.keep(self._view(plan, name, loaded.columns))
+
+    def _view(self, plan: TablePlan, name: TableId, there: pa.Schema) -> CurrentView:
+        """Return a table's view, of those of its columns that the table has by now."""
+        names = [each.name for each in plan.target.copied_columns if each.name in there.names]
+        queries = {
+            dialect: query_of(plan, names, quote=quote, is_mirror=self.are_mirrors)
+            for dialect, quote in QUOTES.items()
+        }
+        return CurrentView(name, pa.schema([there.field(each) for each in names]), queries)
