@@ -10,6 +10,17 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_YOUNG = 10_000
+"""How many new objects are looked through at a time; Python's own number is 700."""
+
+
+def collect_seldom() -> None:
+    """Have the collector of this process look less often: an eighth of what a start costs is its.
+
+    Modules are most of what is alive, and nothing of them is ever found.
+    """
+    gc.set_threshold(_YOUNG)
+
 
 @contextmanager
 def gc_paused() -> Iterator[None]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
+from airflow_cdc_provider.core.many_records import collect_seldom
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES
 from airflow_cdc_provider.spark.session import close_session, open_session
 
@@ -138,4 +139,5 @@ def _answer(pipe: int, result: JobResult) -> None:
 
 
 if __name__ == "__main__":
+    collect_seldom()
     sys.exit(main())
