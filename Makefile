@@ -74,8 +74,9 @@ debezium: $(SYNCED) ## compare the change log with what Debezium's embedded engi
 	$(UV) sync --frozen --quiet --group bench
 	$(BIN)/pytest tests/systems/changelog/against_debezium.py $(ARGS)
 
-lake-readers: $(SYNCED) ## let Spark read and rewrite a lake, and a REST catalog know it, by Maven's jars
-	$(WITH_SERVERS) $(BIN)/pytest tests/pipeline/lakes_by_spark.py tests/systems/lake/rest_catalog.py $(ARGS)
+lake-readers: $(SYNCED) ## let Spark and Trino read a lake, and a REST catalog know it, by Maven's jars
+	$(WITH_SERVERS) $(BIN)/pytest tests/pipeline/lakes_by_spark.py tests/pipeline/lakes_by_trino.py \
+		tests/systems/lake/rest_catalog.py $(ARGS)
 
 servers-up: $(SYNCED) ## start MySQL source and sink and MariaDB, and keep them up for tests
 	$(BIN)/python -m tests.servers up

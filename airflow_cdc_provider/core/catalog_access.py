@@ -20,7 +20,7 @@ class CatalogAccess:
     kind: str
     """`sql`, `rest` or `glue`."""
     name: str
-    """Of SQL: the catalog's name in its database, which may have several."""
+    """Of SQL: the catalog's name in its database, which may have several; of REST, in Trino."""
     dsn: str = field(default="", repr=False)
     """The database's DSN or the server's URL, with the account; empty for one that has neither."""
     properties: tuple[tuple[str, str], ...] = ()

@@ -38,9 +38,8 @@ class PublishedTables:
     """
 
     def __init__(self, job: Job, following: Following, outages: Outages) -> None:
-        sink = job.sink()
-        self._sink = sink if isinstance(sink, CommitsLater) else None
         self._job = job
+        self._sink = self._sink_now()
         self._following = following
         self._outages = outages
         self._found: Exception | None = None
@@ -69,6 +68,8 @@ class PublishedTables:
         with self._turn:
             if self._sink is None or self._found is not None:
                 return
+            with suppress(RetryableError):  # while the state store is away, by the plans of before
+                self._sink = self._sink_now() or self._sink
             at_us = max(self._logged_us(), logged_us or 0)
             self._sink.publish_tables()
             if at_us:
@@ -89,6 +90,11 @@ class PublishedTables:
                 raise
             following.left_behind = True
             self._job.store.tell(self._job.spec.pipeline, self._scrubbed(error), level="error")
+
+    def _sink_now(self) -> CommitsLater | None:
+        """Return the sink with the plans of now; None if its tables have none to wait for."""
+        sink = self._job.sink()
+        return sink if isinstance(sink, CommitsLater) else None
 
     def _flows_on(self, error: CdcError) -> bool:
         """Tell whether the stream goes on while tables stand still by an error."""

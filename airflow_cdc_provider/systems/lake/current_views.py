@@ -18,9 +18,6 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.lake.queries import query_of
 from airflow_cdc_provider.systems.lake.tables.table import LakeTables
 
-QUOTES: Mapping[str, str] = {"spark": "`", "trino": '"'}
-"""Of names, by dialect; both read the same SQL but for them."""
-
 
 @dataclass(frozen=True, slots=True)
 class CurrentView:
@@ -56,6 +53,8 @@ class CurrentViews:
 
     pattern: str
     """A name with `{table}` in it."""
+    in_trino: str
+    """What Trino calls the catalog: unlike Spark it looks for tables in none by itself."""
     pipeline: str
     plans: Mapping[TableId, TablePlan]
     """By the tables of the lake."""
@@ -80,8 +79,9 @@ class CurrentViews:
     def _view(self, plan: TablePlan, name: TableId, there: pa.Schema) -> CurrentView:
         """Return a table's view, of those of its columns that the table has by now."""
         names = [each.name for each in plan.target.copied_columns if each.name in there.names]
+        is_mirror = self.are_mirrors
         queries = {
-            dialect: query_of(plan, names, quote=quote, is_mirror=self.are_mirrors)
-            for dialect, quote in QUOTES.items()
+            "spark": query_of(plan, names, is_mirror=is_mirror, quote="`"),
+            "trino": query_of(plan, names, is_mirror=is_mirror, catalog=self.in_trino),
         }
         return CurrentView(name, pa.schema([there.field(each) for each in names]), queries)

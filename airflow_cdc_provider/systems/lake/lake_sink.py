@@ -184,7 +184,8 @@ class LakeSink:
             return None
         plans = {plan.sink_table: plan for plan in self.plans}
         are_mirrors = bool(self.folder.mirror_mb)
-        return CurrentViews(catalog.view, str(self.owner.pipeline), plans, are_mirrors)
+        name = str(self.owner.pipeline)
+        return CurrentViews(catalog.view, catalog.name, name, plans, are_mirrors)
 
     @property
     def _commits(self) -> Commits:

@@ -16,11 +16,20 @@ _DOUBLE = '"'
 
 
 def query_of(
-    plan: TablePlan, names: Sequence[str], *, is_mirror: bool, quote: str = _DOUBLE
+    plan: TablePlan,
+    names: Sequence[str],
+    *,
+    is_mirror: bool,
+    quote: str = _DOUBLE,
+    catalog: str = "",
 ) -> str:
-    """Return the query of a table's current rows in these columns, by its name in the catalog."""
-    target = plan.target
-    table = name_in_catalog(plan.sink_table, quote)
+    """Return the query of a table's current rows in these columns, by its name in the catalog.
+
+    With `catalog`, the name that an engine has for it, from anywhere in that engine.
+    """
+    target, table = plan.target, name_in_catalog(plan.sink_table, quote)
+    if catalog:
+        table = f"{_quoted(catalog, quote)}.{table}"
     if is_mirror:
         return mirrored_rows(names, table, plan.shape.deleted_flag, quote=quote)
     if not target.has_key:

@@ -54,7 +54,8 @@ class CatalogSection(Section):
         default="lake",
         min_length=1,
         max_length=255,
-        description="Of SQL: the name of the catalog in its database, which may have several.",
+        description="Of SQL: the name of the catalog in its database, which may have several. Of "
+        "REST: what Trino calls it, for `view`.",
     )
     properties: dict[str, str] = Field(
         default_factory=dict,

@@ -23,12 +23,11 @@ from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.spark.java_home import find_java_home
 from airflow_cdc_provider.systems.lake.current_views import CurrentView
 from airflow_cdc_provider.systems.lake.tables.catalogs import ask, open_catalog
 from airflow_cdc_provider.systems.lake.tables.rest_views import RestViews
 from tests.behaviours.sink_world import delete, update
-from tests.servers.throwaway import free_port
+from tests.systems.lake.rest_servers import FOLDER, jars_of, rest_server
 from tests.systems.lake.steps import begun, change
 from tests.systems.lake.test_iceberg_catalogs import (
     PublishedInACatalog,
@@ -51,7 +50,6 @@ __all__ = [
     "test_a_table_of_others_is_refused",
     "test_a_table_that_was_dropped_is_missed",
 ]
-FOLDER = Path(__file__).parent / "rest_server"
 ROOT = Path(__file__).parents[3]
 SPARK = ("pyspark==4.0.1", "py4j==0.10.9.9")
 JAR = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1"
@@ -61,26 +59,16 @@ ORDERS, CURRENT = ("shop", "orders"), ("shop", "orders now")
 @pytest.fixture(scope="session")
 def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Have Maven bring the server's jars."""
-    told = tmp_path_factory.mktemp("rest") / "classpath"
-    command = ["mvn", "-q", "-f", str(FOLDER / "pom.xml"), "dependency:build-classpath"]
-    subprocess.run([*command, f"-Dmdep.outputFile={told}"], check=True, timeout=600)
-    return told.read_text()
+    return jars_of(FOLDER, tmp_path_factory.mktemp("rest") / "classpath")
 
 
 @pytest.fixture
 def world(classpath: str, tmp_path: Path) -> Iterator[LakeWorld]:
     """A server of its own, whose tables are in a folder."""
-    port, java = free_port(), find_java_home() / "bin" / "java"
-    command = [str(java), "-cp", classpath, str(FOLDER / "RestServer.java"), str(tmp_path)]
-    with subprocess.Popen([*command, str(port)], stdout=subprocess.PIPE) as server:
-        try:
-            assert server.stdout is not None
-            assert server.stdout.readline() == b"up\n"
-            access = CatalogAccess("rest", "lake", f"http://127.0.0.1:{port}/")
-            place = Folder(str(tmp_path / "lake"), "iceberg", commit_seconds=60, catalog=access)
-            yield LakeWorld(root=tmp_path, form="iceberg", bucket=place)
-        finally:
-            server.kill()
+    with rest_server(classpath, tmp_path) as url:
+        access = CatalogAccess("rest", "lake", url)
+        place = Folder(str(tmp_path / "lake"), "iceberg", commit_seconds=60, catalog=access)
+        yield LakeWorld(root=tmp_path, form="iceberg", bucket=place)
 
 
 class TestPublishedInARestCatalog(PublishedInACatalog):
@@ -115,7 +103,7 @@ def rows_by(view: View, world: LakeWorld) -> list[tuple[object, ...]]:
     assert told is not None
     with duckdb.connect() as connection:
         connection.register("changes", catalog_of(world).load_table(ORDERS).scan().to_arrow())
-        query = told.sql.replace('"shop"."orders"', "changes")
+        query = told.sql.replace('"lake"."shop"."orders"', "changes")
         return sorted(connection.sql(query).fetchall())
 
 
