@@ -56,6 +56,10 @@ _STORED_AS = {
 }
 
 
+_BATCH_BYTES = 16 << 20
+"""Of rows that are read at once; one may have more."""
+
+
 @dataclass(frozen=True, slots=True)
 class LakeFilePart:
     """Some row groups of a table's file."""
@@ -95,16 +99,18 @@ class LakeTask:
         """Yield the rows of one part."""
         where = f"{self.store}/{part.name}"
         there = {*file.schema_arrow.names}
-        if missing := [name for name in (OP, ORDER) if name not in there]:
+        if missing := [n for n in (OP, ORDER) if n not in there and n not in part.constants]:
             raise _foreign(f"the file has no column {missing[0]}", where)
         stored = [_STORED_AS.get(name, name) for name in self.wanted.names]
-        names = dict.fromkeys([OP, ORDER, *(name for name in stored if name in there)])
+        names = dict.fromkeys(name for name in (OP, ORDER, *stored) if name in there)
         groups = part.groups or range(file.num_row_groups)
         chosen = [each for each in groups if self._may_have(file, each)]
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=chosen, columns=[*names]):
-            kept = batch.filter(mask_of(self._is_inside(batch, where)))
-            if kept.num_rows:
-                yield self._changes(kept, part, where)
+        for group in chosen:
+            rows = _rows_at_once(file, group)
+            for batch in file.iter_batches(rows, row_groups=[group], columns=[*names]):
+                kept = _plain(batch).filter(mask_of(self._is_inside(batch, where)))
+                if kept.num_rows:
+                    yield self._changes(kept, part, where)
 
     def _may_have(self, file: pq.ParquetFile, group: int) -> bool:
         """Tell whether a group may have rows of the range."""
@@ -121,7 +127,7 @@ class LakeTask:
 
     def _changes(self, rows: pa.RecordBatch, part: LakeFilePart, where: str) -> pa.RecordBatch:
         """Return rows of the table as rows of changes."""
-        types = _change_types(rows.column(OP), where)
+        types = _change_types(_op_of(rows, part), where)
         if not self.with_truncates and (types == _TRUNCATE).any():
             order = rows.column(ORDER).filter(mask_of(types == _TRUNCATE))[0].as_py()
             raise _truncated(order, where)
@@ -134,6 +140,29 @@ class LakeTask:
             for each in self.wanted
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
+
+
+def _rows_at_once(file: pq.ParquetFile, group: int) -> int:
+    """Return how many rows of a group are read at once: those of some megabytes."""
+    told = file.metadata.row_group(group)
+    each = max(1, told.total_byte_size // max(1, told.num_rows))
+    return int(min(BATCH_ROWS, max(1, _BATCH_BYTES // each)))
+
+
+def _plain(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of which some can be chosen: of texts and bytes in views none can be."""
+    kinds = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    if not any(kind in kinds for kind in rows.schema.types):
+        return rows
+    columns = [column.cast(kinds.get(column.type, column.type)) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
+def _op_of(rows: pa.RecordBatch, part: LakeFilePart) -> pa.Array:
+    """Return the operation of each row; of a partition it may be what all share."""
+    if OP in rows.schema.names:
+        return rows.column(OP)
+    return pa.repeat(pa.scalar(part.constants[OP], pa.string()), rows.num_rows)
 
 
 def _stored(rows: pa.RecordBatch, wanted: pa.Field, part: LakeFilePart, where: str) -> pa.Array:

@@ -24,6 +24,7 @@ from airflow_cdc_provider.systems.lake.reads.change_rows import (
     LakeTask,
     cut_by_groups,
 )
+from airflow_cdc_provider.systems.lake.reads.first_rows import first_is_void
 from airflow_cdc_provider.systems.lake.reads.lake_table import (
     BEFORE_ALL,
     LakeTable,
@@ -217,9 +218,20 @@ def _require_same_log(options: ReadOptions, state: LogState, offset: LakeOffset)
         )
 
 
+def _is_exchanged(table: LakeTable, first: int | None) -> bool:
+    """Tell whether a table that began with another row has been exchanged as a whole.
+
+    Others may have deleted what it began with: then no row says that all before it is void.
+    """
+    now = table.first
+    if first is None or now is None or first == now:
+        return False
+    return now < first or first_is_void(table.options.files, table.files, now)
+
+
 def _require_same_rows(table: LakeTable, offset: LakeOffset) -> None:
     """Refuse an offset of rows that the table does not have any more."""
-    if offset.first is not None and table.first is not None and offset.first != table.first:
+    if _is_exchanged(table, offset.first):
         raise SnapshotRequiredError(
             f"{table.options.table} begins with version {table.first}, and began with "
             f"{offset.first} when the stream read it: it was exchanged as a whole",

@@ -25,13 +25,20 @@ from airflow_cdc_provider.systems.lake.columns import SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.reads.first_rows import (
     Mark,
     PlaceMark,
+    RowsRead,
     TimeMark,
     first_is_void,
     first_order,
     last_read_place,
+    rows_read,
     several_servers,
 )
 from airflow_cdc_provider.systems.lake.reads.lake_table import BEFORE_ALL, LakeTable
+
+_ALWAYS = -(1 << 62)
+"""In the place of a time: before all of them."""
+_FROM_NOW_US = 3_600_000_000
+"""How far behind now a commit time may be: clocks differ by less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +143,48 @@ def _by_time(table: LakeTable, start: str | None, end: str | None) -> OrderRange
             raise refused(f"{option}={text} has not come yet", remedy="give a time that is over")
     if low is not None and high is not None and high < low:
         raise backwards("endingTimestamp", end, "startingTimestamp", start)
-    first = None if low is None else _first(table, TimeMark(low))
-    last = None if high is None else _first(table, TimeMark(high))
-    if high is not None and last is None:
+    latest_us = now_us + _FROM_NOW_US
+    first = None if low is None else _first_since(table, low, latest_us)
+    last = None if high is None else _first_since(table, high, latest_us)
+    if high is not None and not _is_over(table, high, latest_us):
         raise refused(
-            f"no row of {table.options.table} is of endingTimestamp={end} or later yet, so rows "
+            f"no change of {table.options.table} is of endingTimestamp={end} or later yet, so rows "
             "of before may still come",
-            remedy="read it once the table has such a row, or leave the end out; or give versions",
+            remedy="read it once the table has such a change, or leave the end out; or give "
+            "versions",
         )
     return _between(table, first, last, has_start=low is not None)
+
+
+def _first_since(table: LakeTable, us: int, latest_us: int) -> int | None:
+    """Return the first row since a time; rows that were read are of it with the change behind them.
+
+    Those before all changes, such as a snapshot's, are since any time that one of them has reached.
+    """
+    change = _first(table, TimeMark(us, latest_us))
+    if _first(table, TimeMark(_ALWAYS, latest_us)) != change:
+        return change
+    found = _rows_read(table, change)
+    return change if found is None or found.latest_us < us else found.first
+
+
+def _is_over(table: LakeTable, us: int, latest_us: int) -> bool:
+    """Tell whether no change of before a time can come any more.
+
+    A change of then or later says so; or a first snapshot that was begun later.
+    """
+    if _first(table, TimeMark(us, latest_us)) is not None:
+        return True
+    if _first(table, TimeMark(_ALWAYS, latest_us)) is not None:
+        return False
+    found = _rows_read(table, None)
+    return found is not None and found.first == SNAPSHOT_ORDER and us <= found.earliest_us
+
+
+def _rows_read(table: LakeTable, change: int | None) -> RowsRead | None:
+    """Return the rows before a table's first change; all if it has none."""
+    before = table.end + 1 if change is None else change
+    return rows_read(table.options.files, table.files, before)
 
 
 def _by_place(table: LakeTable, start: str | None, end: str | None) -> OrderRange:

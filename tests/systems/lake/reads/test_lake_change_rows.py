@@ -135,6 +135,24 @@ def test_a_file_that_is_gone_or_broken_is_an_error_in_words(tmp_path: Path) -> N
         rows(task(tmp_path, {"id": pa.int64()}))
 
 
+def test_long_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    texts = [letter * (9 << 20) for letter in "abcd"]
+    written(tmp_path, {"text": pa.array(texts)})
+    batches = [*task(tmp_path, {"text": pa.string()}).batches()]
+    assert [row for batch in batches for row in batch.column("text").to_pylist()] == texts
+    assert max(batch.nbytes for batch in batches) < 20 << 20
+
+
+def test_texts_that_others_stored_as_views_are_read(tmp_path: Path) -> None:
+    texts = pa.array(["a", None, "ü" * 50, ""], pa.string_view())
+    written(tmp_path, {"text": texts, "raw": texts.cast(pa.binary_view())})
+    found = task(tmp_path, {"text": pa.string(), "raw": pa.binary()}, behind=-1, upto=1)
+    assert [(row["text"], row["raw"]) for row in rows(found)] == [
+        (None, None),
+        ("ü" * 50, ("ü" * 50).encode()),
+    ]
+
+
 @pytest.mark.parametrize(("part_bytes", "groups"), [(1, 4), (50, 2), (100, 1)])
 def test_a_large_file_is_cut_between_its_groups(
     part_bytes: int, groups: int, tmp_path: Path

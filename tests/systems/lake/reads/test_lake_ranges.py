@@ -11,13 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError, SnapshotRequiredError
 from airflow_cdc_provider.core.table_layout import PartitionField, TableLayout, Transform
 from airflow_cdc_provider.systems.lake import compacting
 from airflow_cdc_provider.systems.lake.reads import log_kinds
+from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import delete, insert, update, worlds
-from tests.behaviours.source_log import point
+from tests.behaviours.source_log import at, point
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
 from tests.systems.lake.reads.beside import delete_beside
@@ -232,10 +234,96 @@ def test_times_are_those_of_commits_and_end_at_the_first_row_that_is_later(
     assert read(5, 9) == [5]
     assert read(4, None) == [5, 9]
     assert read(10, None) == []
-    with pytest.raises(RefusedError, match=r"is of endingTimestamp=.* or later yet"):
+    with pytest.raises(
+        RefusedError, match=r"no change of .* is of endingTimestamp=.* or later yet"
+    ):
         read(5, 10)
     with pytest.raises(RefusedError, match=r"endingTimestamp=.* is before startingTimestamp"):
         read(5, 3)
+
+
+def test_rows_that_were_read_prove_no_time_for_the_log_may_be_behind_it(lake: MadeLake) -> None:
+    lake.begin()
+    timed(lake, 1, insert(1, "x"))
+    lake.resync((12, "lacking"))  # read now, while the log was read up to two minutes behind NOW
+    read_us = lake.rows_there()[-1]["_committed_at"]
+    assert read_us > NOW + dt.timedelta(hours=1)
+    with pytest.raises(RefusedError, match=r"no change of .* is of endingTimestamp"):
+        lake.read(endingTimestamp=moment(3))
+    timed(lake, 2, insert(2, "x"))
+    timed(lake, 5, insert(5, "x"))
+
+    def keys(**given: str) -> list[int]:
+        return [row["id"] for row in lake.read(**given)]
+
+    assert keys(endingTimestamp=moment(2)) == [1, 12]
+    assert keys(startingTimestamp=moment(2), endingTimestamp=moment(3)) == [2]
+    assert keys(startingTimestamp=moment(3)) == [5]
+
+
+def test_a_table_that_came_later_begins_with_the_rows_that_were_read(lake: MadeLake) -> None:
+    lake.ledger.store_stream(lake.hand_off("seats"))
+    lake.ledger.change_tables(added={lake.orders.schema.table: at(100)})
+    sink = lake.opened(lake.lake.open_joins())
+    join(lake, sink, lake.split(0, None, 10), (2, "b"))
+    join(lake, sink, lake.split(1, 10, None), (13, "m"))
+    lake.ledger.change_tables(read=[lake.orders.schema.table])
+    lake.publish_tables()
+    long_ago = (NOW - dt.timedelta(days=1)).isoformat()
+    assert [row["id"] for row in lake.read(startingTimestamp=long_ago)] == [2, 13]
+    with pytest.raises(RefusedError, match=r"no change of .* is of endingTimestamp"):
+        lake.read(endingTimestamp=long_ago)  # who read the rows was beside a log that may lag
+    timed(lake, 1, insert(5, "e"))
+    assert lake.read(endingTimestamp=long_ago) == []
+    found = lake.read(startingTimestamp=long_ago, endingTimestamp=moment(1))
+    assert found == []  # all of it is from the time on at which its rows were read
+    assert [row["id"] for row in lake.read(startingTimestamp=moment(1))] == [2, 13, 5]
+
+
+def test_a_time_that_is_still_to_come_proves_nothing(lake: MadeLake) -> None:
+    lake.begin()
+    timed(lake, 1, insert(1, "x"))
+    timed(lake, 60 * 24 * 36500, insert(3, "as a session of MariaDB says"))
+    with pytest.raises(RefusedError, match=r"no change of .* is of endingTimestamp"):
+        lake.read(startingTimestamp=moment(4), endingTimestamp=moment(6))
+    timed(lake, 5, insert(5, "x"))
+    timed(lake, 7, insert(7, "x"))
+
+    def keys(start: int, end: int) -> list[int]:
+        given = {"startingTimestamp": moment(start), "endingTimestamp": moment(end)}
+        return [row["id"] for row in lake.read(**given)]
+
+    assert keys(0, 4) == [1, 3]
+    assert keys(4, 6) == [5]
+
+
+def test_rows_are_read_from_files_that_others_wrote_anew(lake: MadeLake) -> None:
+    lake.begin((1, "a"), (2, "b"))
+    lake.commit([insert(3, "c"), insert(4, "d")])
+    if lake.form == "delta":
+        DeltaTable(str(lake.root / "shop.orders")).delete("id = 3")
+    else:
+        catalog_of(lake.root).load_table(("shop", "orders")).delete("id = 3")
+    rows = lake.expected()
+    assert [row["id"] for row in rows] == [1, 2, 4]
+    assert lake.read() == rows
+    assert [row["id"] for row in lake.read(columns="id")] == [1, 2, 4]
+    assert lake.read(startingPosition="binlog.000001:100") == rows[2:]
+    assert lake.read(startingVersion=1) == rows[2:]
+
+
+def test_rows_of_a_partition_by_operation_are_read_whoever_made_its_files(lake: MadeLake) -> None:
+    layout = TableLayout((PartitionField("_op"),))
+    lake.orders = replace(lake.orders, shape=replace(lake.orders.shape, layout=layout))
+    lake.begin((1, "a"), (2, "b"))
+    lake.commit([insert(3, "c"), update((1, "a"), (1, "A"))])
+    lake.commit([insert(4, "d"), delete(2, "b")])
+    if lake.form == "delta":
+        rewritten(lake)  # its library leaves the partition's column out of files
+    rows = lake.expected()
+    assert lake.read() == rows
+    assert lake.read(startingVersion=2) == rows[-2:]
+    assert [row["id"] for row in lake.read(startingPosition="binlog.000001:110")] == [4, 2]
 
 
 def moment(minutes: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError, SnapshotRequiredError
 from airflow_cdc_provider.systems.changelog.reads.options import ReadOptions
@@ -20,6 +21,7 @@ from airflow_cdc_provider.systems.lake.reads.lake_table import LakeTable, load_t
 from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import delete, insert, update, worlds
 from tests.behaviours.source_log import at
+from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reads.made_lakes import MadeLake, rows_of_range
 from tests.systems.lake.steps import again_by, set_back
 from tests.systems.lake.world import FORMATS
@@ -237,6 +239,20 @@ def test_a_table_that_was_exchanged_ends_the_stream(lake: MadeLake) -> None:
         stream.go_on()
     with pytest.raises(SnapshotRequiredError, match="it was exchanged as a whole"):
         stream.between(*stream.batches[0][:2])
+
+
+def test_a_stream_goes_on_where_others_deleted_the_first_row(lake: MadeLake) -> None:
+    lake.begin()
+    lake.commit([insert(1, "a")], [insert(2, "b")])
+    stream = Followed(lake)
+    stream.go_on()
+    if lake.form == "delta":
+        DeltaTable(str(lake.root / "shop.orders")).delete("id = 1")
+    else:
+        catalog_of(lake.root).load_table(("shop", "orders")).delete("id = 1")
+    lake.commit([insert(3, "c")])
+    stream.go_on()
+    assert [row["id"] for row in stream.rows] == [1, 2, 3]
 
 
 def test_a_table_that_was_set_back_ends_the_stream(lake: MadeLake) -> None:
