@@ -45,7 +45,7 @@ from airflow_cdc_provider.operators.backfill_dag import backfill_dag
 from airflow_cdc_provider.operators.base import CdcOperator
 from airflow_cdc_provider.operators.changes_dag import changes_dag
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator
-from airflow_cdc_provider.operators.parts import Parts, new_dag
+from airflow_cdc_provider.operators.parts import RETRIES, Parts, new_dag
 from airflow_cdc_provider.operators.resync_dag import resync_dag_of
 from airflow_cdc_provider.operators.seed_dag import seed_dag
 from airflow_cdc_provider.operators.seeding import CdcSeedOperator
@@ -245,8 +245,15 @@ def sync_group(
         the DAG's parameter `verify`.
     """
     tasks = Parts.of(pipeline)
-    with TaskGroup(group_id or tasks.name, prefix_group_id=prefix_group_id) as group:
+    with _trying_again(TaskGroup(group_id or tasks.name, prefix_group_id=prefix_group_id)) as group:
         _add_tasks(tasks, verify=verify)
+    return group
+
+
+def _trying_again(group: TaskGroup) -> TaskGroup:
+    """Have a group's tasks tried again as those of `cdc_dags` are, unless their DAG says how."""
+    said = {**group.dag.default_args, **group.default_args}
+    group.default_args.update({name: RETRIES[name] for name in RETRIES.keys() - said.keys()})
     return group
 
 
@@ -270,7 +277,7 @@ def pair_group(
     :param verify: when to compare the nodes, see `cdc_dags`, or true or false (templated).
     """
     first, second = Parts.of(there), Parts.of(back)
-    with TaskGroup(group_id or _topology_of(first, second)) as group:
+    with _trying_again(TaskGroup(group_id or _topology_of(first, second))) as group:
         with TaskGroup(first.name):
             copied = _add_tasks(replace(first, is_compared=False), verify=False)[-1]
         with TaskGroup(second.name):

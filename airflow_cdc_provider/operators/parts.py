@@ -27,12 +27,13 @@ SHARED = "pipeline"
 _CHOSEN = f"params.{SHARED}"
 NOT_IN_AN_ID = re.compile(r"[^\w.-]", re.ASCII)
 _FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
-_DEFAULTS: Mapping[str, Any] = {
+RETRIES: Mapping[str, Any] = {
     "retries": 5,
     "retry_delay": timedelta(seconds=20),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=5),
 }
+"""How often tasks are tried again, and when: servers are away now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ def new_dag(
         schedule=schedule,
         start_date=_FIRST_DAY,
         catchup=False,
-        default_args={**_DEFAULTS, **(default_args or {})},
+        default_args={**RETRIES, **(default_args or {})},
         tags=sorted({"cdc", parts.name, *broken, *tags}),
         **{"max_active_runs": 1, "doc_md": parts.doc, **arguments},
     )

@@ -11,12 +11,13 @@ Serialised DAGs are large, so each is read once for every version of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow.models.dag import DagModel, DagTag  # noqa: TID251 - the API server's own tables
 from airflow.models.dagrun import DagRun  # noqa: TID251
 from airflow.models.serialized_dag import SerializedDagModel  # noqa: TID251
+from airflow.models.taskinstance import TaskInstance  # noqa: TID251
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
@@ -28,6 +29,7 @@ from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
 TAG = "cdc"
 _NO_SCHEDULE = frozenset({None, "", "None"})
 _UNENDED = ("queued", "running")
+_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 _STREAMING = "CdcStreamOperator"
 _ASKING = ("resync", "verify", "backfill", "tables")
 SHARED = "cdc"
@@ -49,6 +51,10 @@ class KnownDag:
     """A run of it waits or is under way."""
     was_run: bool = True
     """There is a run of it, or there was one."""
+    over_in: str = ""
+    """The run under way in which this pipeline's tasks have ended, and those of others have not."""
+    group: str = ""
+    """The group of this pipeline's tasks, of a DAG of several pipelines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class _Task:
 
     pipeline: str
     shown: ShownPipeline | None
+    group: str
+    """The group of tasks that it is in; empty for none."""
 
 
 @dataclass(slots=True)
@@ -94,7 +102,8 @@ class KnownPipelines:
             self._read.pop(gone, None)
         tagged = {dag_id: dag for dag_id, dag in every.items() if dag_id in readable}
         self._refresh(session, tagged)
-        found = [each for dag_id in tagged for each in self._of_dag(dag_id, tagged)]
+        ended = _ended_groups(session, self._with_groups(tagged))
+        found = [each for dag_id in tagged for each in self._of_dag(dag_id, tagged, ended)]
         return tuple(sorted(found, key=lambda each: (each.name, each.dag_id)))
 
     def of_name(self, session: Session, name: str) -> tuple[KnownPipeline, ...]:
@@ -110,8 +119,19 @@ class KnownPipelines:
         for dag in SerializedDagModel.get_latest_serialized_dags(dag_ids=stale, session=session):
             self._read[dag.dag_id] = (dag.dag_hash, tuple(_streaming_tasks(dag.data or {})))
 
-    def _of_dag(self, dag_id: str, tagged: Mapping[str, KnownDag]) -> Iterator[KnownPipeline]:
-        """Yield the pipelines of one DAG."""
+    def _with_groups(self, tagged: Mapping[str, KnownDag]) -> dict[str, list[str]]:
+        """Return the groups of the DAGs that have several pipelines, and a run."""
+        groups = {
+            dag_id: [task.group for task in self._read.get(dag_id, ("", ()))[1] if task.group]
+            for dag_id, dag in tagged.items()
+            if dag.has_run
+        }
+        return {dag_id: found for dag_id, found in groups.items() if len(found) > 1}
+
+    def _of_dag(
+        self, dag_id: str, tagged: Mapping[str, KnownDag], ended: Mapping[tuple[str, str], str]
+    ) -> Iterator[KnownPipeline]:
+        """Yield the pipelines of one DAG; `ended` are groups of tasks, each with the run of it."""
         for task in self._read.get(dag_id, ("", ()))[1]:
             problem = None
             shown = task.shown
@@ -120,7 +140,35 @@ class KnownPipelines:
             elif not shown.place:
                 problem = _unread(task.pipeline, shown.refused)
             resync = (each for each in resync_dag_ids(dag_id, shown.name) if each in tagged)
-            yield KnownPipeline(tagged[dag_id], shown, task.pipeline, next(resync, None), problem)
+            dag = tagged[dag_id]
+            if over_in := ended.get((dag_id, task.group)):
+                dag = replace(dag, has_run=False, over_in=over_in, group=task.group)
+            yield KnownPipeline(dag, shown, task.pipeline, next(resync, None), problem)
+
+
+def _ended_groups(
+    session: Session, groups: Mapping[str, Collection[str]]
+) -> dict[tuple[str, str], str]:
+    """Return groups all of whose tasks have ended in a run that is under way, with that run."""
+    if not groups:
+        return {}
+    ti = TaskInstance
+    query = (
+        select(ti.dag_id, ti.run_id, ti.task_id, ti.state)
+        .join(DagRun, (DagRun.dag_id == ti.dag_id) & (DagRun.run_id == ti.run_id))
+        .where(ti.dag_id.in_(groups), DagRun.state == "running")
+    )
+    states: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for dag_id, run_id, task_id, state in session.execute(query):
+        for group in groups[dag_id]:
+            if task_id.startswith(f"{group}."):
+                runs = states.setdefault((dag_id, group), {})
+                runs.setdefault(run_id, set()).add(str(state or ""))
+    return {
+        of_group: max(runs)
+        for of_group, runs in states.items()
+        if all(found <= _ENDED for found in runs.values())
+    }
 
 
 def resync_dag_ids(dag_id: str, pipeline: str) -> tuple[str, str]:
@@ -186,7 +234,8 @@ def _streaming_tasks(data: Mapping[str, Any]) -> Iterator[_Task]:
         task = encoded.get("__var", encoded)
         if task.get("task_type") == _STREAMING or "shown" in task:
             path = str(task.get("pipeline", ""))
-            yield _Task(path, ShownPipeline.from_text(str(task.get("shown", ""))))
+            shown = ShownPipeline.from_text(str(task.get("shown", "")))
+            yield _Task(path, shown, str(task.get("task_id", "")).rpartition(".")[0])
 
 
 def _from_file(path: str, dag_id: str) -> tuple[ShownPipeline, CdcError | None]:

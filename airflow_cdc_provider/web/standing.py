@@ -68,7 +68,7 @@ def _at_rest(row: Form, dag: KnownDag, runs: DagRuns) -> Standing:
         return Standing.ENDED
     if row["phase"] == Phase.NEW.value:
         return Standing.NEVER_RUN
-    if dag.is_paused or not dag.begins_alone or row["phase"] in _READS:
+    if dag.over_in or dag.is_paused or not dag.begins_alone or row["phase"] in _READS:
         return Standing.TO_START
     return Standing.CAUGHT_UP
 

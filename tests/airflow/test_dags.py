@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, Asset, AssetAlias
+from airflow.sdk import DAG, Asset, AssetAlias, TaskGroup
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
@@ -364,6 +364,22 @@ def test_the_group_can_stand_in_a_dag_of_ones_own(tmp_path: Path) -> None:
     with DAG("mine", schedule=None) as dag:
         sync_group(path, verify=False)
     assert "shop.hand_off" in dag.task_ids
+
+
+@pytest.mark.parametrize(("said", "retries"), [({}, 5), ({"retries": 0}, 0), ({"retries": 2}, 2)])
+def test_tasks_of_a_group_are_tried_again_unless_their_dag_says_how(
+    said: dict[str, int], retries: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(BOUNDED, encoding="utf-8")
+    with DAG("mine", schedule=None, default_args=said) as dag:
+        sync_group(path, verify=True)
+        with TaskGroup("outer", default_args={"retries": 7}):
+            sync_group(path, group_id="inner", verify=True)
+    found = {task.retries for name, task in dag.task_dict.items() if name.startswith("shop.")}
+    assert found == {retries}
+    inner = {task.retries for name, task in dag.task_dict.items() if name.startswith("outer.")}
+    assert inner == {7}
 
 
 def test_no_task_holds_a_secret_or_a_server(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,18 @@ def server_ids(name: str) -> str:
     return f"{first}-{first + 99}"
 
 
+def know_dags(dags: Iterable[Any]) -> None:
+    """Have Airflow know DAGs, as its DAG processor would."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager  # noqa: PLC0415
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db  # noqa: PLC0415
+
+    DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]
+    bag = DagBag(os.devnull)
+    for dag in dags:
+        bag.bag_dag(dag)
+    sync_bag_to_db(bag, "dags-folder", None)
+
+
 def pipeline_dags(
     folder: Path,
     names: Sequence[str],
@@ -48,9 +60,6 @@ def pipeline_dags(
     more: str = "",
 ) -> None:
     """Have Airflow know the DAGs of pipelines, as its DAG processor would."""
-    from airflow.dag_processing.bundles.manager import DagBundlesManager  # noqa: PLC0415
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db  # noqa: PLC0415
-
     from airflow_cdc_provider.operators.dags import cdc_dags  # noqa: PLC0415
 
     for name in names:
@@ -60,11 +69,7 @@ def pipeline_dags(
     made = cdc_dags(folder, {})
     if only_sync:
         made = {dag_id: dag for dag_id, dag in made.items() if dag_id.endswith("__sync")}
-    DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]
-    bag = DagBag(os.devnull)
-    for dag in made.values():
-        bag.bag_dag(dag)
-    sync_bag_to_db(bag, "dags-folder", None)
+    know_dags(made.values())
 
 
 @dataclass

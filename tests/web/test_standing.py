@@ -29,6 +29,7 @@ from tests.web.shop import (
     Page,
     asking_run,
     end_run,
+    know_dags,
     pipeline_dags,
     server_ids,
     streaming,
@@ -290,6 +291,54 @@ def test_a_task_that_asks_somebody_else_is_not_answered_here(
         assert asked["may_answer"] is False
     finally:
         end_run(page, RESYNC, run_id)
+
+
+def test_a_pipeline_whose_tasks_ended_in_a_run_that_goes_on_is_to_be_started(
+    page: Page, store: SqlStateStore, tmp_path: Path
+) -> None:
+    from airflow.models.dagrun import DagRun  # noqa: PLC0415, TID251 - Airflow's own tables
+    from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415, TID251
+    from airflow.sdk import DAG  # noqa: PLC0415
+    from airflow.utils.session import create_session  # noqa: PLC0415, TID251
+
+    from airflow_cdc_provider.operators.dags import sync_group  # noqa: PLC0415
+
+    names = ("web_there", "web_back")
+    paths = [tmp_path / f"{name}.yaml" for name in names]
+    for name, path in zip(names, paths, strict=True):
+        path.write_text(
+            PIPELINE.format(
+                name=name, state="conn_id: web_state", server_id=server_ids(name), mode="continuous"
+            )
+        )
+    with DAG("web_two", schedule=None, max_active_runs=1, tags=["cdc"]) as dag:
+        for path in paths:
+            sync_group(path)
+    know_dags([dag])
+    there, back = map(PipelineName, names)
+    for name in (there, back):
+        generation = streaming(store, name)
+        store.move(name, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+        store.release_lease(name, generation)
+    runs = "/api/v2/dags/web_two/dagRuns"
+    run_id = page.airflow("POST", runs, {"logical_date": None}).json()["dag_run_id"]
+    waiting = page.airflow("POST", runs, {"logical_date": None}).json()["dag_run_id"]
+    try:
+        assert [page.row(name)["state"] for name in names] == ["running", "running"]
+        with create_session() as session:
+            of_run = {"dag_id": "web_two", "run_id": run_id}
+            session.query(DagRun).filter_by(**of_run).one().state = "running"
+            for task in session.query(TaskInstance).filter_by(**of_run):
+                task.state = "skipped" if task.task_id.startswith("web_back.") else "deferred"
+        assert page.row(names[0])["state"] == "running"
+        row = page.row(names[1])
+        assert (row["state"], row["dag_has_run"]) == ("to be started", False)
+        (problem,) = row["problems"]
+        assert "its tasks in the run of its DAG have ended" in problem["what"]
+        assert f"group web_back in the run {run_id} of the DAG web_two" in problem["remedy"]
+    finally:
+        for each in (run_id, waiting):
+            end_run(page, "web_two", each)
 
 
 def test_a_request_that_waits_counts_as_open(page: Page, store: SqlStateStore) -> None:
