@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import CdcError, RowRefusedError
 from airflow_cdc_provider.core.topology import Topology
 
 INSTEAD = (
     "; on an edge of a topology that is refused: copy one node anew, as the page 'Two nodes' says"
+)
+MEND_ROWS = (
+    "change the row that is named at the node that wrote it; where rows of both nodes have one "
+    "unique value, give both rows other values, each at its node; then `resume` with --table. If "
+    "that does not help, copy one node anew, as the page 'Two nodes' says"
 )
 _REFUSED = re.compile(r"`(?:reset|add|skip|accept)\b[^`]*`")
 _READ_AGAIN = re.compile(r"`(?:resync|backfill)\b[^`]*`|`verify[^`]* --repair\b[^`]*`")
@@ -25,6 +30,8 @@ def for_edge(error: CdcError, edge: Topology | None) -> CdcError:
     is_refused = _REFUSED.search(remedy)
     if not edge.reads_rows_again:
         is_refused = is_refused or _READ_AGAIN.search(remedy)
+    if is_refused and isinstance(error, RowRefusedError):
+        return error.with_remedy(MEND_ROWS)
     if INSTEAD not in remedy and is_refused:
         remedy += INSTEAD
     return error if remedy == error.remedy else error.with_remedy(remedy)

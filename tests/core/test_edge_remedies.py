@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from airflow_cdc_provider.core.edge_remedies import INSTEAD, for_edge
-from airflow_cdc_provider.core.errors import IntegrityError, SnapshotRequiredError
+from airflow_cdc_provider.core.errors import (
+    IntegrityError,
+    RowRefusedError,
+    SnapshotRequiredError,
+)
 from airflow_cdc_provider.core.topology import Topology, default_marker
 
 PLAIN = Topology("shops", "berlin", "paris", default_marker("shops"))
@@ -35,6 +39,16 @@ def test_rows_are_read_again_where_conflicts_are_settled(remedy: str) -> None:
     error = IntegrityError("a row differs", "here", remedy=remedy)
     assert for_edge(error, PLAIN).remedy == remedy + INSTEAD
     assert for_edge(error, GUARDED) is error
+
+
+@pytest.mark.parametrize("edge", [PLAIN, GUARDED])
+def test_a_row_that_a_node_does_not_take_is_changed_where_it_was_written(edge: Topology) -> None:
+    error = RowRefusedError("Duplicate entry", "here", remedy="`reset` with --table and run")
+    told = for_edge(error, edge)
+    assert "give both rows other values, each at its node; then `resume`" in told.remedy
+    assert "`reset`" not in told.remedy
+    large = RowRefusedError("a row is too large", remedy="raise max_allowed_packet")
+    assert for_edge(large, edge) is large
 
 
 @pytest.mark.parametrize("edge", [PLAIN, GUARDED])

@@ -77,3 +77,18 @@ class TestMySqlToMariaDb(Verified):
     @pytest.fixture
     def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
         return mariadb_server
+
+    def test_json_that_one_node_prints_anew_is_compared_by_its_meaning(
+        self, mysql_server: SqlServer, mysql_sink: SqlServer, make_pair: MakePair
+    ) -> None:
+        pair = make_pair(mysql_server, mysql_sink, winner="one")
+        for node in (pair.one, pair.two):
+            node.execute("CREATE TABLE docs (id INT PRIMARY KEY, doc JSON, note VARCHAR(9))")
+        pair.one.execute("INSERT INTO docs VALUES (1, '{\"a\": 1}', 'one')")
+        pair.begin()
+        text = r'{"b":1,  "a":["\\u00e9", 1.50, {"c":null}]}'
+        pair.two.execute(f"INSERT INTO docs VALUES (2, '{text}', 'two'), (3, '[1]', 'two')")
+        pair.catch_up()
+        assert compared(pair.there) == compared(pair.back) == [(0, 0, 0, 0)]
+        unlogged(pair.two, "UPDATE docs SET doc = '[2]' WHERE id = 3")
+        assert compared(pair.there) == compared(pair.back) == [(0, 0, 1, 0)]

@@ -30,7 +30,7 @@ from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.keys import Key, KeyKinds, comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_filters import columns_in
-from airflow_cdc_provider.core.table_schema import TableSchema, TypeKind
+from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import OutputColumn, TableShape
 from airflow_cdc_provider.engine.verify.hashed_table import HashedTable
 from airflow_cdc_provider.engine.verify.turning import SourceTurning, sink_rows, source_key
@@ -70,6 +70,8 @@ class Pairing:
     """Returns what the sink's table is to be, as `Sink.target_of`."""
     by_columns: bool = False
     """Rows are compared by columns though there is another digest."""
+    is_written_at_both: bool = False
+    """Rows of the source may be those of the sink, which came back."""
 
     def compared(self, plan: TablePlan) -> ComparedTable:
         """Return a table's two sides; refuse if it cannot be compared.
@@ -91,11 +93,13 @@ class Pairing:
                 "compared meanwhile, each with --table",
             )
         shared = [each for each in self.source.digests if each in self.sink.digests]
-        why = self._why(plan, shared)
+        printed_anew = self._printed_anew(wanted, there)
+        why = self._why(plan, shared, printed_anew)
         if why:
             if BY_COLUMNS not in shared:
                 raise ValueError("a side does not have the digest that every side has")
-            return _Columns(self, plan, here, there, wanted, shared).compared(why)
+            columns = _Columns(self, plan, here, there, wanted, shared, printed_anew)
+            return columns.compared(why)
         return self._by_own(here, there, shared[0])
 
     def _wanted(self, plan: TablePlan, here: TableSchema) -> TableSchema:
@@ -110,12 +114,28 @@ class Pairing:
                 remedy="run the pipeline: it follows the change or says why not",
             ) from error
 
-    def _why(self, plan: TablePlan, shared: list[str]) -> str:
+    def _printed_anew(self, wanted: TableSchema, there: TableSchema) -> frozenset[str]:
+        """Return the columns, in lower case, whose JSON one side has printed in its own way.
+
+        A column of JSON does that with each value; one of texts keeps what was written.
+        """
+        at_sink = {column.name.casefold(): column.type for column in there.columns}
+        found = set()
+        for column in wanted.copied_columns:
+            name = column.name.casefold()
+            prints = _prints_anew(column.type), _prints_anew(at_sink[name])
+            if prints == (False, True) or (self.is_written_at_both and prints == (True, False)):
+                found.add(name)
+        return frozenset(found)
+
+    def _why(self, plan: TablePlan, shared: list[str], printed_anew: frozenset[str]) -> str:
         """Return why a table is compared by columns; empty if it is not."""
         if not plan.shape.is_identity:
             return "the table has another shape at the sink"
         if shared == [BY_COLUMNS]:
             return "the two systems have no other digest in common"
+        if printed_anew:
+            return "JSON is text at one side, and the other prints it anew"
         return "that was asked for" if self.by_columns else ""
 
     def _by_own(self, here: TableSchema, there: TableSchema, digest: str) -> ComparedTable:
@@ -154,6 +174,8 @@ class _Columns:
     wanted: TableSchema
     """What the sink's table is to be."""
     shared: list[str]
+    printed_anew: frozenset[str]
+    """Columns, in lower case, whose JSON one side prints in its own way though it has a digest."""
 
     def compared(self, why: str) -> ComparedTable:
         """Return the table's two sides."""
@@ -247,8 +269,12 @@ class _Columns:
         return tuple(column.name.casefold() for column in self.wanted.copied_columns)
 
     def _documents(self) -> frozenset[int]:
-        """Return the places of columns of JSON, unless the systems print it alike."""
-        return self._places(TypeKind.JSON) if self.shared == [BY_COLUMNS] else frozenset()
+        """Return the places of columns of JSON, unless both sides print it alike."""
+        names = enumerate(self._folded())
+        printed_anew = frozenset(at for at, name in names if name in self.printed_anew)
+        return printed_anew | (
+            self._places(TypeKind.JSON) if self.shared == [BY_COLUMNS] else frozenset()
+        )
 
     def _places(self, kind: TypeKind) -> frozenset[int]:
         """Return the places of compared columns whose values are of a kind."""
@@ -267,6 +293,11 @@ class _Columns:
 def _filtered_by(plan: TablePlan) -> Iterable[str]:
     """Return the columns by which rows are chosen."""
     return () if plan.shape.where is None else columns_in(plan.shape.where)
+
+
+def _prints_anew(kind: ColumnType) -> bool:
+    """Tell whether a column prints JSON in its own way, and does not keep its text."""
+    return kind.kind is TypeKind.JSON and not kind.is_json_text
 
 
 def _not_there(table: TableId, side: str, remedy: str) -> RefusedError:

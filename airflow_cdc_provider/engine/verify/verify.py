@@ -80,7 +80,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         closing(sink.open_side()) as there,
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="cdc-verify") as thread,
     ):
-        pairing = Pairing(here, there, sink.target_of, by_columns)
+        pairing = Pairing(here, there, sink.target_of, by_columns, is_written_at_both)
         run = _Run(pairing, thread, chunk_rows)
         found = list(_compared(run, wanted, ranges, failed))
         wait = recheck or (lambda: time.sleep(settle_s))

@@ -61,6 +61,15 @@ _OF_ONE_SYSTEM = frozenset({TypeKind.OTHER, TypeKind.VECTOR})
 """Kinds of values for which another may stand at the sink."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 
+_ALTERED = (
+    "`run` the pipeline: its stream follows the change or says why not. Then ask again; or `reset` "
+    "with --table and run: that table alone is read, as it is now"
+)
+_ALTERED_AT_A_NODE = (
+    "make the same change at both nodes, and `run` the pipeline, or `resume` with --table if it "
+    "has stopped; then ask again"
+)
+
 
 def resync_scope(
     run: Run,
@@ -427,8 +436,7 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
         if not found.is_defined_as(planned):
             raise refused(
                 f"{planned.table} has another definition now than when it was planned",
-                "`run` the pipeline: its stream follows the change or says why not. Then ask "
-                "again; or `reset` with --table and run: that table alone is read, as it is now",
+                _ALTERED if run.model.edge is None else _ALTERED_AT_A_NODE,
             )
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(plans)

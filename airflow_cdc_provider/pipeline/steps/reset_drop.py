@@ -16,6 +16,7 @@ from airflow_cdc_provider.pipeline.steps.stream_starts import began_without_rows
 from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
 
 _UNLESS = ", unless its file says existing_rows: replace under sink"
+_OF_A_NODE = ": empty or drop them at the node to be copied anew, as the page 'Two nodes' says"
 
 
 def reset(run: Run) -> str:
@@ -75,5 +76,12 @@ def drop(run: Run) -> str:
         f"{run.name} is forgotten: its plan, splits, position and events in the state store and "
         "its splits, position and tables in the sink's ledger. The sink's tables and rows stay. "
         "Whoever copies to these tables next, this pipeline too, is refused while they hold rows"
-        f"{_UNLESS if sink_of(run).abilities.upserts else ''}."
+        f"{_unless(run)}."
     )
+
+
+def _unless(run: Run) -> str:
+    """Return what lets a pipeline copy to tables that hold rows."""
+    if run.model.edge is not None:
+        return _OF_A_NODE
+    return _UNLESS if sink_of(run).abilities.upserts else ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.table_schema import TypeKind
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.own_log import OwnLogCode
 from airflow_cdc_provider.systems.mysql.preflight.replicated import replicated_findings
@@ -48,6 +49,7 @@ def edge_findings(
         if source is not None:
             yield from replicated_findings(connection, sink, source)
         yield from _same_numbers(connection, plans, str(sink))
+        yield from _documents(connection, plans)
 
 
 def _same_numbers(
@@ -80,3 +82,28 @@ def _same_numbers(
         "auto_increment_increment = 2 and auto_increment_offset = 1 or 2 (for two nodes) in each "
         "server's option file, and by SET GLOBAL; sessions that are open keep the former ones",
     )
+
+
+def _documents(connection: ServerConnection, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield a finding for each table with JSON of which one node keeps the text."""
+    ((version,),) = query(connection, "SELECT VERSION()", role=Role.SINK)
+    is_text_there = "mariadb" in str(version).lower()
+    for plan in plans:
+        names = [
+            column.name
+            for column in plan.schema.copied_columns
+            if column.type.kind is TypeKind.JSON and column.type.is_json_text != is_text_there
+        ]
+        if names:
+            yield Finding(
+                OwnLogCode.JSON,
+                Level.WARN,
+                str(plan.schema.table),
+                f"{', '.join(names)}: JSON of MySQL at one node, text at the other",
+                "documents that MySQL prints as they were written, or LONGTEXT at both nodes",
+                "MariaDB keeps the text of a document, MySQL its values; when the row changes at "
+                "MySQL, the text at MariaDB becomes MySQL's, without names that were there twice "
+                "and digits that a DOUBLE does not hold",
+                "nothing if the values that MySQL keeps are what matters; else make these columns "
+                "LONGTEXT at both nodes",
+            )

@@ -64,6 +64,11 @@ class OwnLogCode(FindingCode):
         "warn",
         "the nodes of a topology may give out the same AUTO_INCREMENT numbers",
     )
+    JSON = (
+        "own_log.json",
+        "warn",
+        "JSON at one node is text at the other, where the documents come back as MySQL prints them",
+    )
     REPLICATED = (
         "own_log.replicated",
         "block, warn",
