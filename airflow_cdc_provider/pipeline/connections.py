@@ -252,8 +252,8 @@ def _missing(
     return (
         (*path, "conn_id"),
         f"there is no connection {reference.conn_id!r}",
-        f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{str(reference.conn_id).upper()}"
-        " or use dsn_env",
+        "add it to Airflow; one that is in Airflow's database is found by `airflow cdc` alone: "
+        f"elsewhere set AIRFLOW_CONN_{str(reference.conn_id).upper()} or use dsn_env",
     )
 
 
