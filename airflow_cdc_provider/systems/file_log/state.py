@@ -104,6 +104,8 @@ class LogState:
     """Columns that a source table had before it was changed, in lower case: events have them."""
     untold: dict[TableId, set[str]] = field(default_factory=dict)
     """Columns that have come to a source table, and no file was written for yet to tell them."""
+    servers_left: set[str] = field(default_factory=set)
+    """Servers whose logs the stream has read, and does not read any more."""
     basis: int = field(default=0, compare=False)
     """The last version that changed what is chosen by from a batch of changes."""
 
@@ -113,6 +115,9 @@ class LogState:
         self._apply(record)
         if record["do"] == "join" or before != (self.stream, self.counts.events):
             self.basis = self.version
+        was, now = (each.start.server if each else "" for each in (before[0], self.stream))
+        if was and now and was != now:
+            self.servers_left.add(was)
 
     def _apply(self, record: Record) -> None:
         """Apply the commit of the next version to what it concerns."""
@@ -173,6 +178,7 @@ class LogState:
         self.kept, self.taken, self.begins_at, self.unsettled = {}, {}, {}, {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
         self.joins, self.former, self.untold = JoinState(), {}, {}
+        self.servers_left = set()
 
     def as_ledger(self, place: Place, reports: Sequence[Report] | None) -> LedgerState:
         """Return what decisions are made from; `reports` are those that are needed."""
@@ -457,6 +463,7 @@ class LogState:
             "joins": self.joins.to_json(),
             "former": _names_to(self.former),
             "untold": _names_to(self.untold),
+            "servers_left": sorted(self.servers_left),
         }
         return {name: value for name, value in form.items() if value}
 
@@ -492,6 +499,7 @@ class LogState:
             joins=JoinState.from_json(form.get("joins", {})),
             former=_names_from(form.get("former", {})),
             untold=_names_from(form.get("untold", {})),
+            servers_left=set(form.get("servers_left", ())),
             basis=form["version"],
         )
 

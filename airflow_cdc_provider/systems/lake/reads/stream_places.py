@@ -35,7 +35,8 @@ class StreamPlaces:
         known = [place for place in places if place is not None]
         is_known = bool(places) and len(known) == len(places)
         return cls(
-            len({each.server for each in _positions(state) if each.server}) <= 1,
+            len(state.servers_left | {each.server for each in _positions(state) if each.server})
+            <= 1,
             max(known, key=lambda place: place.order) if is_known else None,
             bool(highs) or bool(state.kept.get(folder)),
             place_of(position) if position is not None and is_complete else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,9 +15,13 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError, SnapshotRequiredError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_layout import PartitionField, TableLayout, Transform
+from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.lake import compacting
 from airflow_cdc_provider.systems.lake.reads import log_kinds
+from airflow_cdc_provider.systems.lake.reads.stream_places import StreamPlaces
 from tests.behaviours.sink_join_behaviours import join
 from tests.behaviours.sink_world import delete, insert, update, worlds
 from tests.behaviours.source_log import at, point
@@ -201,6 +206,21 @@ def test_places_of_several_servers_are_refused(lake: MadeLake) -> None:
     with pytest.raises(RefusedError, match="from several servers"):
         lake.read(startingPosition="binlog.000001:110")
     assert lake.read(startingVersion=0, endingVersion=0) == lake.expected()[3:4]
+
+
+def test_a_server_that_the_stream_has_left_is_known_without_a_snapshot(lake: MadeLake) -> None:
+    lake.begin()
+    lake.commit([insert(1, "a")])
+    state = Manifest(lake.store, str(lake.pipeline)).read()
+    (position,) = {each.report.high for each in state.splits.values()}
+    assert lake.read(startingPosition="binlog.000001:100") == lake.expected()
+    lake.fail_over()
+    told = Manifest(lake.store, str(lake.pipeline)).read()
+    for state in (told, LogState.from_json(json.loads(json.dumps(told.to_json())))):
+        assert state.servers_left == {position.server}
+        state.splits.clear()  # as of a stream that began without them
+        places = StreamPlaces.of(state, TableId("shop", "orders"), is_complete=True)
+        assert not places.is_one_server
 
 
 def offset(row: dict[str, Any]) -> int:
