@@ -368,13 +368,14 @@ def test_the_group_can_stand_in_a_dag_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("said", "retries"), [({}, 5), ({"retries": 0}, 0), ({"retries": 2}, 2)])
 def test_tasks_of_a_group_are_tried_again_unless_their_dag_says_how(
-    said: dict[str, int], retries: int, tmp_path: Path
+    said: dict[str, Any], retries: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(BOUNDED, encoding="utf-8")
     with DAG("mine", schedule=None, default_args=said) as dag:
         sync_group(path, verify=True)
-        with TaskGroup("outer", default_args={"retries": 7}):
+        outer: dict[str, Any] = {"retries": 7}
+        with TaskGroup("outer", default_args=outer):
             sync_group(path, group_id="inner", verify=True)
     found = {task.retries for name, task in dag.task_dict.items() if name.startswith("shop.")}
     assert found == {retries}

@@ -3,7 +3,8 @@
 `make bench ONLY=day`: 1,440 commits of 100 changes, for each format and mode. At each quarter of a
 day is told what a commit takes (CPU seconds), what it takes to read the whole table by the format's
 library, how many files the table has and how many are on the disk, and the memory of the process.
-Nothing should grow but the rows.
+Nothing should grow but the rows. Snapshots of Iceberg expire by their number alone: in a day that
+lasts minutes none is an hour old.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from deltalake import DeltaTable
 from tests.behaviours.sink_world import Change, delete, insert, update
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import begun, published
+from tests.systems.lake.steps import begun, keep_snapshots, published
 from tests.systems.lake.world import FORMATS, LakeWorld
 
 COMMITS, CHANGES = 1_440, 100
@@ -67,6 +68,8 @@ def _day(world: LakeWorld) -> Iterator[Found]:
     dice, held = random.Random(_SEED), dict[int, str]()
     begun(world)
     world.lake.publish_tables()
+    if world.form == "iceberg":
+        keep_snapshots(world, 100)
     for quarter in range(_QUARTERS):
         spent = 0.0
         for number in range(COMMITS // _QUARTERS):

@@ -315,11 +315,10 @@ def test_a_pipeline_whose_tasks_ended_in_a_run_that_goes_on_is_to_be_started(
         for path in paths:
             sync_group(path)
     know_dags([dag])
-    there, back = map(PipelineName, names)
-    for name in (there, back):
-        generation = streaming(store, name)
-        store.move(name, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
-        store.release_lease(name, generation)
+    for pipeline in map(PipelineName, names):
+        generation = streaming(store, pipeline)
+        store.move(pipeline, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+        store.release_lease(pipeline, generation)
     runs = "/api/v2/dags/web_two/dagRuns"
     run_id = page.airflow("POST", runs, {"logical_date": None}).json()["dag_run_id"]
     waiting = page.airflow("POST", runs, {"logical_date": None}).json()["dag_run_id"]
