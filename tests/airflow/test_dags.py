@@ -374,8 +374,7 @@ def test_tasks_of_a_group_are_tried_again_unless_their_dag_says_how(
     path.write_text(BOUNDED, encoding="utf-8")
     with DAG("mine", schedule=None, default_args=said) as dag:
         sync_group(path, verify=True)
-        outer: dict[str, Any] = {"retries": 7}
-        with TaskGroup("outer", default_args=outer):
+        with TaskGroup("outer", default_args={"retries": 7}):  # type: ignore[arg-type]
             sync_group(path, group_id="inner", verify=True)
     found = {task.retries for name, task in dag.task_dict.items() if name.startswith("shop.")}
     assert found == {retries}
