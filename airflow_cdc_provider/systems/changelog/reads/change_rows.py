@@ -55,6 +55,8 @@ _INSERT, _BEFORE, _AFTER, _DELETE, _TRUNCATE = range(len(CHANGE_TYPES))
 _TYPE_OF = {"c": _INSERT, "r": _INSERT, "u": _AFTER, "d": _DELETE, "t": _TRUNCATE}
 BATCH_ROWS = 8_192
 _JOINED_BYTES = 8 * 1024 * 1024
+_BATCH_BYTES = 16 * 1024 * 1024
+"""Of rows that are read at once; one row may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,7 @@ def read_rows(
         places = ["source.file", "source.pos"] if part.begin is not None else []
         first_row = part.first_row
         groups = range(*(part.groups or (0, file.num_row_groups)))
-        batches = file.iter_batches(
-            BATCH_ROWS, row_groups=list(groups), columns=["op", *places, *names]
-        )
-        for batch in batches:
+        for batch in batches_of_groups(file, groups, ["op", *places, *names]):
             events = _Events(batch, first_row, part)
             first_row += batch.num_rows
             if events.has_truncate and not with_truncates:
@@ -131,6 +130,17 @@ def read_parts(
             for part in parts
         )
     )
+
+
+def batches_of_groups(
+    file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of row groups, at most so many at once as have some megabytes."""
+    for group in groups:
+        told = file.metadata.row_group(group)
+        row_bytes = max(1, told.total_byte_size // max(1, told.num_rows))
+        rows = min(BATCH_ROWS, max(1, _BATCH_BYTES // row_bytes))
+        yield from file.iter_batches(rows, row_groups=[group], columns=[*columns])
 
 
 def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

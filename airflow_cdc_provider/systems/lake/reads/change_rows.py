@@ -28,7 +28,6 @@ from airflow_cdc_provider.core.errors import (
     UnknownEventError,
 )
 from airflow_cdc_provider.systems.changelog.reads.change_rows import (
-    BATCH_ROWS,
     CHANGE_TYPE,
     CHANGE_TYPES,
     COMMIT_ORDER,
@@ -36,6 +35,7 @@ from airflow_cdc_provider.systems.changelog.reads.change_rows import (
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
     TRUNCATE,
+    batches_of_groups,
     put_together,
 )
 from airflow_cdc_provider.systems.file_log.known_types import known_type
@@ -54,10 +54,6 @@ _STORED_AS = {
     COMMIT_TIMESTAMP: COMMITTED_AT,
     COMMIT_POSITION: POSITION,
 }
-
-
-_BATCH_BYTES = 16 << 20
-"""Of rows that are read at once; one may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +101,10 @@ class LakeTask:
         names = dict.fromkeys(name for name in (OP, ORDER, *stored) if name in there)
         groups = part.groups or range(file.num_row_groups)
         chosen = [each for each in groups if self._may_have(file, each)]
-        for group in chosen:
-            rows = _rows_at_once(file, group)
-            for batch in file.iter_batches(rows, row_groups=[group], columns=[*names]):
-                kept = _plain(batch).filter(mask_of(self._is_inside(batch, where)))
-                if kept.num_rows:
-                    yield self._changes(kept, part, where)
+        for batch in batches_of_groups(file, chosen, [*names]):
+            kept = _plain(batch).filter(mask_of(self._is_inside(batch, where)))
+            if kept.num_rows:
+                yield self._changes(kept, part, where)
 
     def _may_have(self, file: pq.ParquetFile, group: int) -> bool:
         """Tell whether a group may have rows of the range."""
@@ -140,13 +134,6 @@ class LakeTask:
             for each in self.wanted
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
-
-
-def _rows_at_once(file: pq.ParquetFile, group: int) -> int:
-    """Return how many rows of a group are read at once: those of some megabytes."""
-    told = file.metadata.row_group(group)
-    each = max(1, told.total_byte_size // max(1, told.num_rows))
-    return int(min(BATCH_ROWS, max(1, _BATCH_BYTES // each)))
 
 
 def _plain(rows: pa.RecordBatch) -> pa.RecordBatch:
