@@ -98,20 +98,33 @@ class Publisher:
             for table in self._followed(state):
                 try:
                     brought[table_folder(table)] = self._bring(tables, table, state)
-                    self._keep_view(tables, table, state)
                 except (RefusedError, IntegrityError) as error:
                     if table in _owned(state):
                         refused[state.targets.get(table, table)] = error
                         continue
                     log.warning("table left behind: table=%s cause=%s", table, error)
         self._take_over(state, brought)
+        with libraries_explained(self._views_missing):  # no table waits for them
+            for table in sorted(_owned(state)):
+                if table_folder(table) in brought:
+                    self._keep_view(tables, table, state, refused)
         if refused:
             raise _of_all(refused)
 
-    def _keep_view(self, tables: LakeTables, table: TableId, state: LogState) -> None:
-        """Keep the view of a table that the stream owns, where the file asks for views."""
-        if self._views is not None and table in _owned(state):
+    def _keep_view(
+        self,
+        tables: LakeTables,
+        table: TableId,
+        state: LogState,
+        refused: dict[TableId, CdcError],
+    ) -> None:
+        """Keep a table's view, where the file asks for views; one that is not allowed is noted."""
+        if self._views is None:
+            return
+        try:
             self._views.keep(tables, table, is_changed=table in self._changed)
+        except RefusedError as error:
+            refused[state.targets.get(table, table)] = error
 
     def is_behind(self) -> bool:
         """Tell whether a table does not have all that the log holds for it."""
@@ -353,6 +366,16 @@ class Publisher:
         if stamp.generation > self._owner.generation:
             raise fenced(self._manifest.place(state), stamp.generation, self._owner.generation)
         return stamp
+
+    def _views_missing(self, error: Exception) -> SinkUnreachableError:
+        """Return the error for a catalog that keeps tables, and does not do so with views."""
+        return SinkUnreachableError(
+            f"views of current rows cannot be made: {said_by(error)}",
+            where=f"{self._store}, sink.catalog.view",
+            risk="none: the tables have followed",
+            remedy="mend what it says, such as an account that may not make views, or leave view "
+            "out of sink.catalog",
+        )
 
     def _unreachable(self, error: Exception) -> SinkUnreachableError:
         """Return the error for a folder or catalog that does not do what it is asked."""

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import ForbiddenError
 
 from airflow_cdc_provider.core.catalog_access import CatalogAccess
 from airflow_cdc_provider.core.endpoint import Folder
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.lake.current_views import CurrentView
 from airflow_cdc_provider.systems.lake.tables.catalogs import ask, open_catalog
 from airflow_cdc_provider.systems.lake.tables.rest_views import RestViews
-from tests.behaviours.sink_world import delete, update
+from tests.behaviours.sink_world import delete, insert, update
 from tests.systems.lake.rest_servers import FOLDER, jars_of, rest_server
 from tests.systems.lake.steps import begun, change
 from tests.systems.lake.test_iceberg_catalogs import (
@@ -166,6 +167,28 @@ def test_a_name_that_others_have_is_refused_and_the_table_follows(
         seen.lake.publish_tables()
     assert refused.value.tables == ("shop.orders",)
     assert catalog.load_table(ORDERS).scan().to_arrow().num_rows == 5
+
+
+def test_a_view_that_cannot_be_made_holds_no_table_up(
+    seen: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = catalog_of(seen)
+    for each in ("orders now", "seats now"):
+        catalog.drop_view(("shop", each))
+    change(seen, 11)
+    seen.changes(1).apply(seen.batch([insert(7, 70)], start=120, table="seats"))
+
+    def forbidden(*_: object) -> bool:
+        raise ForbiddenError("not yours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RestViews, "_sent", forbidden)
+        with pytest.raises(SinkUnreachableError, match="views of current rows cannot be made"):
+            seen.lake.publish_tables()
+    assert catalog.load_table(ORDERS).scan().to_arrow().num_rows == 5
+    assert catalog.load_table(("shop", "seats")).scan().to_arrow().num_rows == 1
+    seen.lake.publish_tables()
+    assert rows_by(catalog.load_view(CURRENT), seen) == [(1, "A"), (11, "x")]
 
 
 def test_a_catalog_without_views_is_refused_before_anything_is_begun(seen: LakeWorld) -> None:
