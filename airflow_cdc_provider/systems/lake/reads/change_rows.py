@@ -138,10 +138,10 @@ class LakeTask:
 
 def _plain(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of which some can be chosen: of texts and bytes in views none can be."""
-    kinds = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    if not any(kind in kinds for kind in rows.schema.types):
+    kinds = [_stored_type(kind) for kind in rows.schema.types]
+    if kinds == rows.schema.types:
         return rows
-    columns = [column.cast(kinds.get(column.type, column.type)) for column in rows.columns]
+    columns = [column.cast(kind) for column, kind in zip(rows.columns, kinds, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
 
@@ -180,7 +180,7 @@ def _fitted(values: pa.Array, wanted: pa.Field, where: str) -> pa.Array:
     """Return a file's column in the type that the table has for it now."""
     if values.type == wanted.type:
         return values
-    plain = known_type(_stored_type(values.type))
+    plain = known_type(values.type)
     if plain == wanted.type or is_wider(wanted.type, plain):
         return values.cast(wanted.type)
     raise RefusedError(

@@ -144,9 +144,9 @@ def _by_time(table: LakeTable, start: str | None, end: str | None) -> OrderRange
     if low is not None and high is not None and high < low:
         raise backwards("endingTimestamp", end, "startingTimestamp", start)
     latest_us = now_us + _FROM_NOW_US
-    first = None if low is None else _first_since(table, low, latest_us)
-    last = None if high is None else _first_since(table, high, latest_us)
-    if high is not None and not _is_over(table, high, latest_us):
+    first, _ = (None, True) if low is None else _since(table, low, latest_us)
+    last, is_over = (None, True) if high is None else _since(table, high, latest_us)
+    if not is_over:
         raise refused(
             f"no change of {table.options.table} is of endingTimestamp={end} or later yet, so rows "
             "of before may still come",
@@ -156,29 +156,21 @@ def _by_time(table: LakeTable, start: str | None, end: str | None) -> OrderRange
     return _between(table, first, last, has_start=low is not None)
 
 
-def _first_since(table: LakeTable, us: int, latest_us: int) -> int | None:
-    """Return the first row since a time; rows that were read are of it with the change behind them.
+def _since(table: LakeTable, us: int, latest_us: int) -> tuple[int | None, bool]:
+    """Return the first row since a time, and whether no change of before can come any more.
 
-    Those before all changes, such as a snapshot's, are since any time that one of them has reached.
+    Rows that were read are of it with the change behind them; those before all changes, such as a
+    snapshot's, are since any time that one of them has reached. A change of then or later says that
+    all of before is there; or a first snapshot that was begun later.
     """
     change = _first(table, TimeMark(us, latest_us))
     if _first(table, TimeMark(_ALWAYS, latest_us)) != change:
-        return change
+        return change, change is not None
     found = _rows_read(table, change)
-    return change if found is None or found.latest_us < us else found.first
-
-
-def _is_over(table: LakeTable, us: int, latest_us: int) -> bool:
-    """Tell whether no change of before a time can come any more.
-
-    A change of then or later says so; or a first snapshot that was begun later.
-    """
-    if _first(table, TimeMark(us, latest_us)) is not None:
-        return True
-    if _first(table, TimeMark(_ALWAYS, latest_us)) is not None:
-        return False
-    found = _rows_read(table, None)
-    return found is not None and found.first == SNAPSHOT_ORDER and us <= found.earliest_us
+    if found is None:
+        return change, change is not None
+    is_later = found.first == SNAPSHOT_ORDER and us <= found.earliest_us
+    return change if found.latest_us < us else found.first, change is not None or is_later
 
 
 def _rows_read(table: LakeTable, change: int | None) -> RowsRead | None:
