@@ -5,12 +5,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,40 +17,33 @@ from deltalake import DeltaTable
 
 from tests.end_to_end.test_lake import COLUMNS
 from tests.pipeline.conftest import Shop
+from tests.pipeline.lake_tables import (
+    TRANSFORMS,
+    asked_of_parts,
+    change_every,
+    change_parts,
+    write_every,
+    write_parts,
+)
 from tests.pipeline.lakes import FORMS, Lake
+from tests.pipeline.spark_jars import ICEBERG, install_spark, jar, run_sql
 from tests.systems.lake.damage import catalog_of
 
-ROOT = Path(__file__).parents[2]
-SPARK = ("pyspark==4.0.1", "py4j==0.10.9.9")
 JARS = {
     "iceberg": (
-        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",
+        ICEBERG,
         "org.xerial:sqlite-jdbc:3.46.1.3",
     ),
     "delta": ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0"),
 }
-LIST = ", ".join(f"`{name}` {definition}" for name, (definition, _, _) in COLUMNS.items())
-VALUES = ", ".join(value for _, value, _ in COLUMNS.values())
 
 
 @pytest.fixture(scope="session")
 def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install a Spark that both formats have jars of."""
-    uv = shutil.which("uv") or ROOT / ".tools" / "uv" / "bin" / "uv"
     folder = tmp_path_factory.mktemp("spark")
-    command = [uv, "pip", "install", "--quiet", "--no-config", "--python", sys.executable]
-    command += ["--target", folder, "--no-deps", *SPARK]
-    subprocess.run(list(map(str, command)), check=True, timeout=600)
+    install_spark(folder)
     return folder
-
-
-def jar(artifact: str) -> str:
-    """Return the path of a jar that Maven has brought."""
-    command = ["mvn", "-q", "dependency:get", f"-Dartifact={artifact}", "-Dtransitive=false"]
-    subprocess.run(command, check=True, timeout=600)
-    group, name, version = artifact.split(":")
-    folder = Path.home() / ".m2" / "repository" / Path(*group.split(".")) / name / version
-    return str(folder / f"{name}-{version}.jar")
 
 
 class Spark:
@@ -79,14 +67,7 @@ class Spark:
             return pa.ipc.open_file(file).read_all()
 
     def run(self, *steps: tuple[str, str]) -> None:
-        given = {"jars": self._jars, "conf": self._conf, "steps": steps}
-        command = [sys.executable, "-m", "tests.pipeline.spark_sql", json.dumps(given)]
-        path = os.pathsep.join([str(self._folder), str(ROOT)])
-        environment = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=280, check=False
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        run_sql(self._folder, {"jars": self._jars, "conf": self._conf, "steps": steps})
 
     @property
     def _conf(self) -> dict[str, str]:
@@ -137,15 +118,9 @@ def is_moment(value: Any) -> bool:
 @pytest.mark.timeout(900)
 def test_spark_reads_what_the_formats_own_library_reads(lake: Lake, spark: Spark) -> None:
     shop = lake.shop
-    shop.at_source(f"CREATE TABLE every (id INT PRIMARY KEY, {LIST})")
-    shop.at_source(f"INSERT INTO every VALUES (1, {VALUES})")
-    shop.at_source("INSERT INTO every (id) VALUES (2)")
+    write_every(shop)
     lake.catch_up()
-    shop.at_source(f"INSERT INTO every VALUES (3, {VALUES})")
-    shop.at_source("UPDATE every SET name = NULL WHERE id = 1")
-    shop.at_source("ALTER TABLE every ADD COLUMN more BIGINT")
-    shop.at_source("UPDATE every SET more = 7 WHERE id = 2")
-    shop.at_source("DELETE FROM every WHERE id = 3")
+    change_every(shop)
     lake.catch_up()
     for table in ("every", "orders"):
         found = spark.rows(table)
@@ -205,50 +180,28 @@ def test_we_go_on_behind_what_spark_has_rewritten(lake: Lake, spark: Spark) -> N
     assert comparable(spark.rows("orders")) == comparable(lake.changes("orders"))
 
 
-ASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "id = 5": lambda row: row["id"] == 5,
-    "region = 'ü '": lambda row: row["region"] == "ü ",
-    "region LIKE 'x,%'": lambda row: (row["region"] or "").startswith("x,"),
-    "region IS NULL": lambda row: row["region"] is None,
-    "at >= TIMESTAMP_NTZ '2024-05-06 07:08:00'": lambda row: (
-        row["at"] is not None and row["at"] >= datetime(2024, 5, 6, 7, 8)  # noqa: DTZ001 - it has no zone
-    ),
-    "at < TIMESTAMP_NTZ '1970-01-01 00:00:00'": lambda row: (
-        row["at"] is not None and row["at"] < datetime(1970, 1, 1)  # noqa: DTZ001 - it has no zone
-    ),
-}
-
-
 @pytest.mark.timeout(900)
 def test_spark_finds_rows_by_their_partitions_and_gives_the_table_others(
     lake: Lake, spark: Spark
 ) -> None:
     shop, is_iceberg = lake.shop, lake.form == "iceberg"
-    fields = "['bucket(3, id)', 'month(at)', 'truncate(2, region)']" if is_iceberg else "[region]"
+    fields = TRANSFORMS if is_iceberg else "[region]"
     settings = f"{{partition_by: {fields}, sort_by: [at]}}"
     text = shop.path.read_text()
     shop.path.write_text(f'{text}tables: {{"{shop.database}.parts": {settings}}}\n')
-    shop.at_source(
-        "CREATE TABLE parts (id INT PRIMARY KEY, region VARCHAR(9) COLLATE utf8mb4_bin, "
-        "at DATETIME(6))"
-    )
-    regions = ("'ü '", "'x,y'", "'x,yz'", "NULL", "'a=b/c%'")
-    times = ("NULL", "'1969-12-31 23:59:59.999999'", "'2024-05-06 07:08:00'", "'9999-12-31'")
-    rows = [f"({n}, {regions[n % 5]}, {times[n % 4]})" for n in range(30)]
-    shop.at_source(f"INSERT INTO parts VALUES {', '.join(rows)}")
+    write_parts(shop)
     lake.catch_up()
-    shop.at_source("UPDATE parts SET region = 'x,y' WHERE id % 7 = 0")
-    shop.at_source("UPDATE parts SET at = '2024-05-06 07:08:00.000001' WHERE id % 6 = 0")
-    shop.at_source("DELETE FROM parts WHERE id = 11")
+    change_parts(shop)
     lake.catch_up()
-    paths = [lake.folder.parent / f"asked{number}.arrow" for number in range(len(ASKED))]
+    conditions = asked_of_parts("TIMESTAMP_NTZ")
+    paths = [lake.folder.parent / f"asked{number}.arrow" for number in range(len(conditions))]
     asked = [
         (f"SELECT * FROM {spark.table('parts')} WHERE {where}", str(path))
-        for where, path in zip(ASKED, paths, strict=True)
+        for where, path in zip(conditions, paths, strict=True)
     ]
     spark.run(*asked)
     whole = lake.changes("parts")
-    for (where, is_asked), path in zip(ASKED.items(), paths, strict=True):
+    for (where, is_asked), path in zip(conditions.items(), paths, strict=True):
         with pa.OSFile(str(path)) as file:
             found = comparable(pa.ipc.open_file(file).read_all())
         assert found == [each for each in comparable(whole) if is_asked(each)], where

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,15 +19,20 @@ import pyarrow.types as kinds
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from tests.end_to_end.test_lake import COLUMNS
 from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
+from tests.pipeline.lake_tables import (
+    TRANSFORMS,
+    asked_of_parts,
+    change_every,
+    change_parts,
+    write_every,
+    write_parts,
+)
 from tests.systems.lake.rest_servers import FOLDER, jars_of, rest_server
 
 TRINO = Path(__file__).parent / "trino_server"
 LEAST_JAVA = 24
-LIST = ", ".join(f"`{name}` {definition}" for name, (definition, _, _) in COLUMNS.items())
-VALUES = ", ".join(value for _, value, _ in COLUMNS.values())
 Rows = list[tuple[str | None, ...]]
 
 
@@ -121,20 +126,6 @@ def asked(name: str, kind: pa.DataType) -> str:
     return f"CAST({quoted} AS VARCHAR)"
 
 
-ASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "id = 5": lambda row: row["id"] == 5,
-    "region = 'ü '": lambda row: row["region"] == "ü ",
-    "region LIKE 'x,%'": lambda row: (row["region"] or "").startswith("x,"),
-    "region IS NULL": lambda row: row["region"] is None,
-    "at >= TIMESTAMP '2024-05-06 07:08:00'": lambda row: (
-        row["at"] is not None and row["at"] >= datetime(2024, 5, 6, 7, 8)  # noqa: DTZ001 - it has no zone
-    ),
-    "at < TIMESTAMP '1970-01-01 00:00:00'": lambda row: (
-        row["at"] is not None and row["at"] < datetime(1970, 1, 1)  # noqa: DTZ001 - it has no zone
-    ),
-}
-
-
 @pytest.mark.timeout(1200)
 def test_trino_reads_tables_partitions_and_views(
     shop: Shop, tmp_path: Path, classpaths: tuple[str, str]
@@ -149,13 +140,17 @@ def test_trino_reads_tables_partitions_and_views(
         to_lake = (
             f"  type: iceberg\n  path: {tmp_path}/lake\n  commit_seconds: 1\n"
             "  catalog: {type: rest, dsn_env: LAKE_CATALOG, view: '{table} now'}\n"
-            f'tables: {{"{shop.database}.parts": {{partition_by: ["bucket(3, id)", "month(at)", '
-            '"truncate(2, region)"], sort_by: [at]}}\n'
+            f'tables: {{"{shop.database}.parts": {{partition_by: {TRANSFORMS}, sort_by: [at]}}}}\n'
         )
         text = shop.path.read_text()
         assert to_server in text
         shop.path.write_text(text.replace(to_server, to_lake))
-        _write(shop)
+        write_every(shop)
+        write_parts(shop)
+        catch_up(shop)
+        change_every(shop)
+        change_parts(shop)
+        catch_up(shop)
         catalog = load_catalog("lake", type="rest", uri=url)
 
         def there(name: str) -> pa.Table:
@@ -176,34 +171,9 @@ def test_trino_reads_tables_partitions_and_views(
         )
         assert current == ("7", None, None)
         parts = there("parts")
-        for where, is_asked in ASKED.items():
+        for where, is_asked in asked_of_parts("TIMESTAMP").items():
             kept = [number for number, row in enumerate(parts.to_pylist()) if is_asked(row)]
             assert kept, where
             chosen = ", ".join(asked(each.name, each.type) for each in parts.schema)
             found = trino.rows(f'SELECT {chosen} FROM lake."{shop.database}".parts WHERE {where}')
             assert found == texts(parts.take(kept)), where
-
-
-def _write(shop: Shop) -> None:
-    """Change three tables in every way, so that their columns change, too."""
-    shop.at_source(f"CREATE TABLE every (id INT PRIMARY KEY, {LIST})")
-    shop.at_source(f"INSERT INTO every VALUES (1, {VALUES})")
-    shop.at_source("INSERT INTO every (id) VALUES (2)")
-    shop.at_source(
-        "CREATE TABLE parts (id INT PRIMARY KEY, region VARCHAR(9) COLLATE utf8mb4_bin, "
-        "at DATETIME(6))"
-    )
-    regions = ("'ü '", "'x,y'", "'x,yz'", "NULL", "'a=b/c%'")
-    times = ("NULL", "'1969-12-31 23:59:59.999999'", "'2024-05-06 07:08:00'", "'9999-12-31'")
-    rows = [f"({n}, {regions[n % 5]}, {times[n % 4]})" for n in range(30)]
-    shop.at_source(f"INSERT INTO parts VALUES {', '.join(rows)}")
-    catch_up(shop)
-    shop.at_source(f"INSERT INTO every VALUES (3, {VALUES})")
-    shop.at_source("UPDATE every SET name = NULL WHERE id = 1")
-    shop.at_source("ALTER TABLE every ADD COLUMN more BIGINT")
-    shop.at_source("UPDATE every SET more = 7 WHERE id = 2")
-    shop.at_source("DELETE FROM every WHERE id = 3")
-    shop.at_source("UPDATE parts SET region = 'x,y' WHERE id % 7 = 0")
-    shop.at_source("UPDATE parts SET at = '2024-05-06 07:08:00.000001' WHERE id % 6 = 0")
-    shop.at_source("DELETE FROM parts WHERE id = 11")
-    catch_up(shop)

@@ -5,11 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +23,7 @@ from airflow_cdc_provider.systems.lake.current_views import CurrentView
 from airflow_cdc_provider.systems.lake.tables.catalogs import ask, open_catalog
 from airflow_cdc_provider.systems.lake.tables.rest_views import RestViews
 from tests.behaviours.sink_world import delete, insert, update
+from tests.pipeline.spark_jars import ICEBERG, install_spark, jar, run_sql
 from tests.systems.lake.rest_servers import FOLDER, jars_of, rest_server
 from tests.systems.lake.steps import begun, change
 from tests.systems.lake.test_iceberg_catalogs import (
@@ -51,9 +47,6 @@ __all__ = [
     "test_a_table_of_others_is_refused",
     "test_a_table_that_was_dropped_is_missed",
 ]
-ROOT = Path(__file__).parents[3]
-SPARK = ("pyspark==4.0.1", "py4j==0.10.9.9")
-JAR = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1"
 ORDERS, CURRENT = ("shop", "orders"), ("shop", "orders now")
 
 
@@ -203,17 +196,10 @@ def test_a_catalog_without_views_is_refused_before_anything_is_begun(seen: LakeW
 def test_spark_reads_a_view(seen: LakeWorld, tmp_path: Path) -> None:
     assert seen.place.catalog is not None
     folder, found = tmp_path / "spark", tmp_path / "found.arrow"
-    uv = shutil.which("uv") or ROOT / ".tools" / "uv" / "bin" / "uv"
-    install = [uv, "pip", "install", "--quiet", "--no-config", "--python", sys.executable]
-    install += ["--target", folder, "--no-deps", *SPARK]
-    subprocess.run(list(map(str, install)), check=True, timeout=600)
-    get = ["mvn", "-q", "dependency:get", f"-Dartifact={JAR}", "-Dtransitive=false"]
-    subprocess.run(get, check=True, timeout=600)
-    group, name, version = JAR.split(":")
-    jars = Path.home() / ".m2" / "repository" / Path(*group.split(".")) / name / version
+    install_spark(folder)
     catalog = "spark.sql.catalog.lake"
     given = {
-        "jars": [str(jars / f"{name}-{version}.jar")],
+        "jars": [jar(ICEBERG)],
         "conf": {
             "spark.ui.enabled": "false",
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions."
@@ -224,11 +210,6 @@ def test_spark_reads_a_view(seen: LakeWorld, tmp_path: Path) -> None:
         },
         "steps": [("SELECT * FROM lake.shop.`orders now`", str(found))],
     }
-    command = [sys.executable, "-m", "tests.pipeline.spark_sql", json.dumps(given)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_sql(folder, given)
     with pa.OSFile(str(found)) as file:
         assert pa.ipc.open_file(file).read_all().to_pylist() == [{"id": 1, "name": "A"}]
