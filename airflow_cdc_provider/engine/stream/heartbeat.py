@@ -51,6 +51,7 @@ from airflow_cdc_provider.engine.stream.table_counts import count_tables
 log = logging.getLogger(__name__)
 
 
+_FIRST_REACH_S = 10.0
 _REACH_EVERY_S = 60.0
 _COUNTS_EVERY_S = 10.0
 _LAST_LOOK_S = 10.0
@@ -95,7 +96,7 @@ class Heartbeat:
         self._held_from: LogPosition | None = None
         self._recovery = Recovery()
         self._told_consistent: set[TableId] = set()
-        self._next_reach_s = 0.0
+        self._next_reach_s = time.monotonic() + _FIRST_REACH_S
         self._next_counts_s = 0.0
         edge = job.spec.edge
         has_guard = edge is not None and edge.is_guarded
@@ -109,6 +110,7 @@ class Heartbeat:
             self._look_at_source,
         )
         self._closing = threading.Event()
+        self._is_last = False
         self._thread = threading.Thread(target=self._run, name="cdc-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
@@ -118,8 +120,9 @@ class Heartbeat:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._thread.join(timeout=60)
+        self._is_last = True
         with suppress(CdcError):  # the last words; the ledger has the truth without them
-            self._beat(within_s=_LAST_LOOK_S, is_last=True)
+            self._beat(within_s=_LAST_LOOK_S)
         self._sink_look.close()
         self._source_look.close()
 
@@ -136,14 +139,16 @@ class Heartbeat:
             if self._closing.wait(self._every_s):
                 return
 
-    def _beat(self, *, within_s: float, is_last: bool = False) -> None:
+    def _beat(self, *, within_s: float) -> None:
         """Check source and sink, then store the stream's progress."""
         if self._lag is None:
             self._lag = Lag(self._store.stream(self._sink.owner.pipeline))
         looks = self._sink_look, self._source_look
+        until_s = time.monotonic() + within_s
         for look in looks:
             look.ask()
-        until_s = time.monotonic() + within_s
+            if self._is_last:  # the source is asked about the position that the sink has just told
+                look.wait(until_s - time.monotonic())
         for look in looks:
             look.wait(until_s - time.monotonic())
         self._note_outages()
@@ -154,7 +159,7 @@ class Heartbeat:
                 self._following.note_committed(seen.split, seen.counts)
             told = self._state(seen, self._lag)
             self._store.beat(
-                owner.pipeline, owner.generation, told, counts=seen.tables, is_last=is_last
+                owner.pipeline, owner.generation, told, counts=seen.tables, is_last=self._is_last
             )
             self._tell_tables(seen.split)
         self._outages.tell()
@@ -258,9 +263,13 @@ class Heartbeat:
         self._held_from = needed
 
     def _tell_reach(self, log_end: LogEnd) -> None:
-        """Store how far back the source's log reaches; once a minute, as it lists all files."""
+        """Store how far back the log reaches: each minute, as it lists all files, and at the end.
+
+        It is stored before a stream starts, too.
+        """
         seen, now_s = self._sink_look.answer, time.monotonic()
-        if seen is None or now_s < self._next_reach_s or not isinstance(log_end, KnowsReach):
+        is_due = now_s >= self._next_reach_s or self._is_last
+        if seen is None or not is_due or not isinstance(log_end, KnowsReach):
             return
         self._next_reach_s = now_s + _REACH_EVERY_S
         note_reach(self._store, self._sink.owner.pipeline, log_end, seen.split.start)
