@@ -1,8 +1,9 @@
 """Views of tables' current rows, in a catalog that has views.
 
 The file names them. One is made behind the first commit of its table, and made anew where the
-columns have changed; one that somebody drops comes back with the next commit of any table. They
-hold no rows: the engine that asks one reads the table.
+columns have changed. All are looked at behind each commit of any table, so one that somebody drops
+or alters, or that could not be made before, is right again with the next. They hold no rows: the
+engine that asks one reads the table.
 """
 
 from __future__ import annotations
@@ -32,9 +33,6 @@ class CurrentView:
 class Views(Protocol):
     """The views of one pipeline in a catalog."""
 
-    def names(self, namespace: str) -> frozenset[str]:
-        """Return the names of all views in a namespace."""
-
     def keep(self, view: CurrentView) -> None:
         """Make a view, or make it anew if it says something else. `RefusedError`."""
 
@@ -60,21 +58,20 @@ class CurrentViews:
     """By the tables of the lake."""
     are_mirrors: bool
 
-    def keep(self, tables: LakeTables, table: TableId, *, is_changed: bool) -> None:
-        """Keep a table's view, if it has a plan: one that is missing, or whose table changed.
+    def keep(self, tables: LakeTables, table: TableId, there: pa.Schema | None = None) -> None:
+        """Keep a table's view, if it has a plan; `there`: the table's columns, if they are known.
 
         `RefusedError` for a catalog without views, and for a name that others have.
         """
         plan = self.plans.get(table)
         if plan is None or not isinstance(tables, HasViews):
             return
-        views = tables.views(self.pipeline)
-        name = TableId(table.database, self.pattern.replace("{table}", table.table))
-        if not is_changed and name.table in views.names(name.database):
-            return
-        loaded = tables.load(table)
-        if loaded is not None:
-            views.keep(self._view(plan, name, loaded.columns))
+        if there is None:
+            loaded = tables.load(table)
+            there = None if loaded is None else loaded.columns
+        if there is not None:
+            name = TableId(table.database, self.pattern.replace("{table}", table.table))
+            tables.views(self.pipeline).keep(self._view(plan, name, there))
 
     def _view(self, plan: TablePlan, name: TableId, there: pa.Schema) -> CurrentView:
         """Return a table's view, of those of its columns that the table has by now."""

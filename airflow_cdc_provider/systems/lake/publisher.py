@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 
 from airflow_cdc_provider.core.errors import (
-    CdcError,
     IntegrityError,
     RefusedError,
     SinkBusyError,
@@ -46,6 +46,7 @@ from airflow_cdc_provider.systems.lake.held import (
     own_stamp,
     said_by,
 )
+from airflow_cdc_provider.systems.lake.left_behind import LeftBehind
 from airflow_cdc_provider.systems.lake.next_commit import Commits, NextCommit
 from airflow_cdc_provider.systems.lake.partitions import UnfitLayoutError
 from airflow_cdc_provider.systems.lake.tables.table import (
@@ -77,54 +78,33 @@ class Publisher:
         """`widens`: a column's type can become one that holds more values."""
         self._store, self._owner, self._open_tables = store, owner, open_tables
         self._commits, self._widens = commits, widens
-        self._views, self._changed = views, set[TableId]()
+        self._views, self._unchanged = views, dict[TableId, pa.Schema]()
         self._unused: list[str] = []
         self._manifest = Manifest(store, str(owner.pipeline))
 
     def publish(self) -> None:
         """Bring the tables that the stream owns to the end of the log.
 
-        One that may not be committed to holds no other up: an error about all such tables is raised
-        behind, but for those that the stream has let go of.
+        One that cannot follow holds no other up: an error about all such tables is raised behind.
         """
         state = self._latest()
         if state.stream is None:
             return
         self._commits.require_mode(state.types)
-        brought: dict[str, int] = {}
-        refused: dict[TableId, CdcError] = {}
         with libraries_explained(self._unreachable):
             tables = self._open_tables(state)
-            for table in self._followed(state):
-                try:
-                    brought[table_folder(table)] = self._bring(tables, table, state)
-                except (RefusedError, IntegrityError) as error:
-                    if table in _owned(state):
-                        refused[state.targets.get(table, table)] = error
-                        continue
-                    log.warning("table left behind: table=%s cause=%s", table, error)
+        owned = _owned(state)
+        left = LeftBehind(state.targets, owned)
+        brought: dict[str, int] = {}
+        for table in self._followed(state):
+            with left.noting(table, partial(self._unreachable, table=table)):
+                brought[table_folder(table)] = self._bring(tables, table, state)
         self._take_over(state, brought)
-        with libraries_explained(self._views_missing):  # no table waits for them
-            for table in sorted(_owned(state)):
-                if table_folder(table) in brought:
-                    self._keep_view(tables, table, state, refused)
-        if refused:
-            raise _of_all(refused)
-
-    def _keep_view(
-        self,
-        tables: LakeTables,
-        table: TableId,
-        state: LogState,
-        refused: dict[TableId, CdcError],
-    ) -> None:
-        """Keep a table's view, where the file asks for views; one that is not allowed is noted."""
-        if self._views is None:
-            return
-        try:
-            self._views.keep(tables, table, is_changed=table in self._changed)
-        except RefusedError as error:
-            refused[state.targets.get(table, table)] = error
+        for table in sorted(owned):  # no table waits for a view
+            if self._views is not None and table_folder(table) in brought:
+                with left.noting(table, self._views_missing):
+                    self._views.keep(tables, table, self._unchanged.get(table))
+        left.raise_any()
 
     def is_behind(self) -> bool:
         """Tell whether a table does not have all that the log holds for it."""
@@ -209,7 +189,8 @@ class Publisher:
             known = stamp.files
         folder = table_folder(table)
         count = state.settled(folder)
-        if is_of_plan and known >= count:
+        if loaded is not None and is_of_plan and known >= count:
+            self._unchanged[table] = loaded.columns
             return count
         try:
             new = self._behind(loaded, table, state, known if is_of_plan else None)
@@ -240,7 +221,6 @@ class Publisher:
                     self._store.delete(each.name)
             raise
         self._unused += commit.unused
-        self._changed.add(table)
         log.info("table published: table=%s files=%d", table, len(new.changes))
         self._tidy(tables, table, wanted)
         return count
@@ -377,10 +357,10 @@ class Publisher:
             "out of sink.catalog",
         )
 
-    def _unreachable(self, error: Exception) -> SinkUnreachableError:
+    def _unreachable(self, error: Exception, table: TableId | None = None) -> SinkUnreachableError:
         """Return the error for a folder or catalog that does not do what it is asked."""
         return SinkUnreachableError(
-            f"tables cannot be committed to: {said_by(error)}",
+            f"{table or 'tables'} cannot be committed to: {said_by(error)}",
             where=str(self._store),
             risk="none: the changes are in the log, and the tables have what they had",
             remedy="mend what it says, such as a folder that cannot be written to or is full; the "
@@ -393,14 +373,6 @@ def _owned(state: LogState) -> set[TableId]:
     owned = {progress.table for progress in state.stream.tables} if state.stream else set()
     owned |= {each.table for each in state.stopped}
     return {sink for sink, source in state.targets.items() if source in owned}
-
-
-def _of_all(refused: Mapping[TableId, CdcError]) -> CdcError:
-    """Return the errors of some tables of the source as one, of the kind of the first."""
-    first, *_ = errors = list(refused.values())
-    what = "; ".join(dict.fromkeys(each.what for each in errors))
-    remedy = "; ".join(dict.fromkeys(each.remedy for each in errors))
-    return first.saying(what).with_remedy(remedy).about(*refused)
 
 
 def _made_on(

@@ -147,7 +147,7 @@ def test_a_commit_that_is_denied_is_an_outage_and_is_made_up_for(
     begun(world, (1, "a"))
     change(world, 10)
     proxy.rule = lambda request: DENY if is_commit(request) else ""
-    with pytest.raises(SinkUnreachableError, match="tables cannot be committed to") as error:
+    with pytest.raises(SinkUnreachableError, match=r"shop\.orders cannot be committed to") as error:
         through(proxy, world).lake.publish_tables()
     assert world.place.access.secret not in str(error.value)
     assert "\x1b" not in str(error.value)

@@ -20,8 +20,9 @@ from airflow_cdc_provider.core.errors import (
     SinkBusyError,
     SinkUnreachableError,
 )
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
+from airflow_cdc_provider.systems.lake import left_behind
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg, iceberg_commits
 from airflow_cdc_provider.systems.lake.tables.table import TableMovedError
@@ -42,6 +43,7 @@ from tests.systems.lake.steps import (
 )
 from tests.systems.lake.world import LakeWorld
 
+OPENED = {"iceberg": iceberg.IcebergTables, "delta": delta.DeltaTables}
 LOADED = {"iceberg": iceberg.IcebergTable, "delta": delta.LoadedDelta}
 
 
@@ -309,16 +311,57 @@ def test_files_of_a_table_that_the_catalog_knows_are_missed(world: LakeWorld) ->
             ask()
 
 
+@pytest.mark.parametrize("world", ["iceberg"], indirect=True)
 def test_a_catalog_that_does_not_answer_is_told_by_whoever_asks(world: LakeWorld) -> None:
     begun(world, (1, "a"))
     world.lake.publish_tables()
-    if world.form == "delta":
-        (world.root / "shop.orders/_delta_log/00000000000000000000.json").write_text("nonsense")
-    else:
-        (world.root / "catalog.db").write_text("nonsense" * 1000)
+    (world.root / "catalog.db").write_text("nonsense" * 1000)
     for ask in (world.lake.publish_tables, world.lake.has_unpublished):
-        with pytest.raises(SinkUnreachableError, match="tables cannot be committed to"):
+        with pytest.raises(SinkUnreachableError, match="cannot be committed to: Database"):
             ask()
+
+
+def test_a_table_that_its_library_cannot_read_holds_no_other_up(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    world.changes(1).apply(world.batch([insert(7, 70)], start=110, table="seats"))
+    folder = world.root / "shop.orders"
+    form = "_delta_log/*.json" if world.form == "delta" else "metadata/*.json"
+    damaged = {each: each.read_text() for each in folder.glob(form)}
+    for each in damaged:
+        each.write_text("nonsense")
+    for _ in range(2):
+        with pytest.raises(
+            SinkUnreachableError, match=r"^[^;]*shop\.orders cannot be com"
+        ) as error:
+            world.lake.publish_tables()
+        assert error.value.tables == ("shop.orders",)
+        assert table_of(world.form, world.root, "shop.seats").num_rows == 1
+    for each, text in damaged.items():
+        each.write_text(text)
+    world.lake.publish_tables()
+    assert published(world) == [(1, "a"), (10, "x")]
+
+
+def test_a_table_that_takes_long_to_fail_is_told_before_others_are_waited_for(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    asked = []
+
+    def away(_: object, table: TableId) -> None:
+        asked.append(table)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(OPENED[world.form], "load", away)
+    monkeypatch.setattr(left_behind, "_HANGS_S", 0.0)
+    with pytest.raises(SinkUnreachableError, match="no answer"):
+        world.lake.publish_tables()
+    assert len(asked) == 1
+    monkeypatch.setattr(left_behind, "_HANGS_S", 10.0)
+    with pytest.raises(SinkUnreachableError, match=r"shop\.orders cannot .* shop\.seats cannot"):
+        world.lake.publish_tables()
 
 
 def test_a_table_that_may_not_be_committed_to_holds_no_other_up(world: LakeWorld) -> None:

@@ -33,10 +33,10 @@ _CONFLICT = 409
 
 def views_in(catalog: Catalog, pipeline: str) -> RestViews:
     """Return a pipeline's views in a catalog. `RefusedError` if it says that it has none."""
-    if isinstance(catalog, RestCatalog):
-        told = catalog._supported_endpoints  # noqa: SLF001 - told in no other way
-        if {Capability.V1_LIST_VIEWS, Capability.V1_LOAD_VIEW} <= told:
-            return RestViews(catalog, pipeline)
+    if (
+        isinstance(catalog, RestCatalog) and Capability.V1_LOAD_VIEW in catalog._supported_endpoints  # noqa: SLF001 - told nowhere else
+    ):
+        return RestViews(catalog, pipeline)
     raise RefusedError(
         "the catalog has no views, and sink.catalog.view asks for some",
         where=f"catalog {catalog.name}",
@@ -51,14 +51,6 @@ class RestViews:
 
     def __init__(self, catalog: RestCatalog, pipeline: str) -> None:
         self._catalog, self._pipeline = catalog, pipeline
-        self._names: dict[str, frozenset[str]] = {}
-
-    def names(self, namespace: str) -> frozenset[str]:
-        """Return the names of all views in a namespace, as they were when first asked for."""
-        if namespace not in self._names:
-            found = self._catalog.list_views((namespace,))
-            self._names[namespace] = frozenset(name for *_, name in found)
-        return self._names[namespace]
 
     def keep(self, view: CurrentView) -> None:
         """Make a view, or make it anew if it says something else.
