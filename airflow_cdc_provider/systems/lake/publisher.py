@@ -222,7 +222,7 @@ class Publisher:
             raise
         self._unused += commit.unused
         log.info("table published: table=%s files=%d", table, len(new.changes))
-        self._tidy(tables, table, wanted)
+        self._tidy(tables, table, wanted, loaded)
         return count
 
     def _behind(
@@ -296,12 +296,14 @@ class Publisher:
         left = {table_of_folder(folder) for folder in changed} - tables
         return sorted(tables | {each for each in left if self._commits.takes(each)})
 
-    def _tidy(self, tables: LakeTables, table: TableId, told: Stamp) -> None:
+    def _tidy(
+        self, tables: LakeTables, table: TableId, told: Stamp, known: LoadedTable | None
+    ) -> None:
         """Compact a table, and drop what is too old of its history, if its last commit is `told`.
 
-        Where that fails the next commit does it.
+        What fails is done by the next commit. `known`: the table that was committed to.
         """
-        loaded = None
+        loaded = known if known is not None and known.stamp == told else None
         for work in (self._compact, self._drop_old):
             try:
                 loaded = loaded or tables.load(table)

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyiceberg.catalog
+import pyiceberg.table
 import pytest
+from pyiceberg.table.update import update_table_metadata
 
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -461,3 +464,23 @@ def around_commit(
 
 def died() -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("world", ["iceberg", "iceberg_mirror"], indirect=True)
+def test_a_commit_copies_the_tables_history_a_few_times_however_often_it_is_looked_at(
+    world: LakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    change(world, 10)
+    copy, copied_by = update_table_metadata, list[object]()
+
+    def counted(*of: Any, **how: Any) -> Any:
+        copied_by.append(of or how)
+        return copy(*of, **how)
+
+    for module in (pyiceberg.table, pyiceberg.catalog):
+        monkeypatch.setattr(module, "update_table_metadata", counted)
+    world.lake.publish_tables()
+    assert 2 <= len(copied_by) <= 4
+    assert published(world) == [(1, "a"), (10, "x")]

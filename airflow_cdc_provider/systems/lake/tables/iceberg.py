@@ -46,6 +46,7 @@ from airflow_cdc_provider.systems.lake.columns import ORDER
 from airflow_cdc_provider.systems.lake.partitions import Partition
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
 from airflow_cdc_provider.systems.lake.tables.iceberg_commits import (
+    OneLook,
     Replacing,
     Rewriting,
     put_files,
@@ -263,7 +264,7 @@ class IcebergTable:
     def exchange(self, wanted: NewTable, stamp: Stamp) -> None:
         """Put what is wanted in the place of all that is there, in one commit."""
         kept = kept_columns(self.columns, wanted.columns)
-        with _moved_on(), self._table.transaction() as transaction:
+        with _moved_on(), OneLook(self._table) as transaction:
             if any(self._table.scan().plan_files()):
                 # whoever goes back to this snapshot has nothing of ours
                 nothing = replace(stamp, plan_id="", files=0)
@@ -351,7 +352,7 @@ class IcebergTable:
     @contextmanager
     def _commit(self, columns: pa.Schema, stamp: Stamp) -> Iterator[Transaction]:
         """Open a commit that sets the columns and the stamp."""
-        with _moved_on(), self._table.transaction() as transaction:
+        with _moved_on(), OneLook(self._table) as transaction:
             self._set(transaction, columns, stamp)
             yield transaction
 

@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import TableProperties
+from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import Record
@@ -26,11 +26,30 @@ from pyiceberg.types import DateType, TimestampType, TimestamptzType
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.io.pyarrow import DataFileStatistics
-    from pyiceberg.table import Transaction
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update.snapshot import _SnapshotProducer
 
     from airflow_cdc_provider.systems.lake.tables import table
+
+
+class OneLook(Transaction):
+    """Works out what its table would be once for each update.
+
+    The library does so at each look, some fifteen times a commit, and copies all snapshots for it.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._seen: tuple[TableMetadata, object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """Return what the table would be after the updates so far."""
+        base, updates, seen = self._table.metadata, self._updates, self._seen
+        if seen is None or seen[0] is not base or seen[1] is not updates:
+            self._seen = seen = base, updates, super().table_metadata
+        return seen[2]
 
 
 class Replacing(_OverwriteFiles, _MergeAppendFiles):
