@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -119,10 +119,18 @@ class LoadedDelta:
         """`folder` is the table's."""
         self._table, self._folder, self._log = table, folder, folder.below(_LOG)
         self._pipeline, self._plan_id = pipeline, plan_id
+        self._told: tuple[int, Stamp | None] | None = None
 
     @property
     def stamp(self) -> Stamp | None:
         """Return what the table holds of a log; of another plan than ours only that it is one."""
+        version = self._table.version()
+        if self._told is None or self._told[0] != version:
+            self._told = version, self._stamp_of_version()
+        return self._told[1]
+
+    def _stamp_of_version(self) -> Stamp | None:
+        """Return what the loaded version holds of a log."""
         generation = self._table.transaction_version(_generation_of(self._pipeline))
         if generation is None:
             return None
@@ -305,13 +313,15 @@ class LoadedDelta:
         stamp: Stamp,
         mode: str,
     ) -> None:
-        """Commit files on the version that was loaded."""
+        """Commit files on the version that was loaded, and read on to what was made."""
         self._table.create_write_transaction(
             [*actions],
             mode,
             Schema.from_arrow(columns),
             commit_properties=_stamped(stamp),
         )
+        with suppress(DeltaError, OSError):  # it is made: who needs it loads it anew
+            self._table.update_incremental()
 
 
 class DeltaFile:
