@@ -91,7 +91,9 @@ class ChangesReader(DataSourceReader):
         return partitions_of(chosen, self._schema, where=str(self._options.place))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition."""
+        """Yield the rows of a partition; none for that which Spark puts where there are none."""
+        if type(partition) is InputPartition and partition.value is None:
+            return iter(())
         return read_partition(partition)
 
 

@@ -120,6 +120,14 @@ def test_a_range_is_read_and_only_the_wanted_columns(log: MadeLog, load: Load) -
     )
 
 
+def test_a_range_without_changes_has_no_rows_and_the_columns(log: MadeLog, load: Load) -> None:
+    found = load(log.root, startingVersion="latest")
+    assert {"id", "name", "_commit_version"} <= {*found.columns}
+    assert found.count() == 0
+    assert found.collect() == []
+    assert found.toArrow().num_rows == 0
+
+
 def test_an_error_says_what_to_do(log: MadeLog, load: Load, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="no option 'endingversions'; did you mean"):
         load(log.root, endingVersions=3)

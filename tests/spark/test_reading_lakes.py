@@ -96,6 +96,7 @@ def test_a_read_has_all_rows_of_the_table_or_those_of_a_range(lake: MadeLake, lo
     }
     assert [(row.name, row["_commit_version"]) for row in some.collect()] == [(None, 1)]
     assert load(lake.root).where("_change_type = 'insert'").select("id").count() == 3
+    assert load(lake.root, startingVersion="latest").count() == 0
 
 
 @pytest.mark.parametrize("lake", ["iceberg"], indirect=True)
