@@ -36,7 +36,13 @@ def send_metrics(status: PipelineStatus) -> None:
     stream = status.stream
     if stream is not None and status.state.phase not in _TELLS_ITS_LAG:
         stream = replace(stream, lag_us=None)
-    send_stream_metrics(str(status.state.name), stream, now_us=status.at_us, outages=status.outages)
+    send_stream_metrics(
+        str(status.state.name),
+        stream,
+        now_us=status.at_us,
+        outages=status.outages,
+        published_us=status.published_us,
+    )
 
 
 def send_stream_metrics(
@@ -45,11 +51,13 @@ def send_stream_metrics(
     *,
     now_us: int,
     outages: Sequence[Outage] = (),
+    published_us: int | None = None,
     is_gone: bool = False,
 ) -> None:
     """Send a stream's progress as Airflow metrics; its lag only while that is known.
 
     That of a stream which was not heard of for some time, or whose process `is_gone`, is not.
+    `published_us`: when tables that follow a log at the sink had last all of it.
     """
     if stream is None:
         return
@@ -61,6 +69,8 @@ def send_stream_metrics(
         "stream.transactions": stream.transactions,
         "stream.tables_inconsistent": len(stream.inconsistent),
     }
+    if published_us is not None:
+        counts["stream.tables_age_seconds"] = max(0, now_us - published_us) / _US
     if stream.heartbeat_us:
         counts["stream.heartbeat_age_seconds"] = max(0, now_us - stream.heartbeat_us) / _US
     is_heard = not is_gone and now_us - stream.heartbeat_us <= SILENT_S * _US

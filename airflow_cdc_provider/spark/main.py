@@ -118,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
 def set_up_logging() -> None:
     """Log to standard error, which is the job's log."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for library in ("py4j", "pyiceberg"):
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _job_text(given: str) -> str:

@@ -55,6 +55,7 @@ from airflow_cdc_provider.triggers.verdict import (
     judge,
 )
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_text, outages_of
+from airflow_cdc_provider.views.remarks import published_of
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.alerts.watch import NotifyingThread
@@ -84,6 +85,8 @@ class Look:
     """When the stream last told of a table that came at the source, 0 if it has not lately."""
     has_heeded: bool = False
     """The job has heeded a pause, which may be taken back by now."""
+    published_us: int | None = None
+    """When tables that follow a log at the sink had last all of it."""
 
 
 class CdcStreamTrigger(BaseTrigger):
@@ -171,6 +174,7 @@ class CdcStreamTrigger(BaseTrigger):
                     seen.stream,
                     now_us=now_us(),
                     outages=seen.outages,
+                    published_us=seen.published_us,
                     is_gone=seen.is_gone,
                 )
                 watch = watch.look(
@@ -296,6 +300,7 @@ def _look(reader: SqlStateReader, name: PipelineName) -> Look:
         outages_of(noted, generation) if streams else (),
         max(_came(reader, name), default=0) if streams else 0,
         _has_heeded(reader, name, generation),
+        published_of(reader.note(name, NoteKind.PUBLISHED)) if streams else None,
     )
 
 

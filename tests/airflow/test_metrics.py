@@ -47,6 +47,17 @@ def test_a_stream_sends_its_lag_under_the_pipelines_name(store: SqlStateStore, s
     assert sent["cdc.requests.open.shop"] == 0
 
 
+def test_the_age_of_tables_that_follow_a_log_is_sent_where_there_are_some(
+    store: SqlStateStore, sent: Sent
+) -> None:
+    beat(store, streaming(store), lag_us=0)
+    send_metrics(status(store, SHOP, now_us=store.now_us()))
+    assert "cdc.stream.tables_age_seconds.shop" not in sent
+    store.keep_note(SHOP, NoteKind.PUBLISHED, {"at_us": store.now_us() - 90_000_000})
+    send_metrics(status(store, SHOP, now_us=store.now_us()))
+    assert 90 <= sent["cdc.stream.tables_age_seconds.shop"] < 95
+
+
 def test_a_lag_that_is_not_known_is_not_sent(store: SqlStateStore, sent: Sent) -> None:
     beat(store, streaming(store), lag_us=None)
     send_metrics(status(store, SHOP, now_us=store.now_us()))
@@ -97,6 +108,7 @@ def test_whoever_watches_a_stream_sends_its_metrics(
 
 def test_the_page_names_every_metric_that_is_sent(store: SqlStateStore, sent: Sent) -> None:
     beat(store, streaming(store), lag_us=0)
+    store.keep_note(SHOP, NoteKind.PUBLISHED, {"at_us": store.now_us()})
     send_metrics(status(store, SHOP, now_us=store.now_us()))
     named = first_cells(section(page("metrics.md"), "Metrics"))
     assert named == {name.removesuffix(".shop") + ".<pipeline>" for name in sent}

@@ -65,6 +65,16 @@ def test_before_the_first_change_no_lag_is_known() -> None:
     assert lag.at(place(10), place(90), None, 60 * SECOND) is None
 
 
+def test_who_was_at_the_end_before_the_first_change_is_behind_since_then() -> None:
+    lag = Lag()
+    assert lag.at(place(10), place(10), None, 1 * SECOND) == 0
+    assert lag.at(place(10), place(90), None, 4 * SECOND) == 3 * SECOND
+    assert lag.at(place(10), None, None, 5 * SECOND) == 4 * SECOND
+    assert lag.at(place(20), place(90), None, 6 * SECOND) is None
+    unknown = Lag(StreamState(place(10), lag_us=None, heartbeat_us=2 * SECOND))
+    assert unknown.at(place(10), place(90), None, 9 * SECOND) is None
+
+
 def test_a_stream_that_begins_where_another_ended_is_behind_since_that_one_was_heard_of() -> None:
     told = StreamState(place(10), lag_us=0, heartbeat_us=100 * SECOND)
     assert Lag(told).at(place(10), place(90), 5, 150 * SECOND) == 50 * SECOND

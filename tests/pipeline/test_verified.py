@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.requests import RequestStatus, Scope
@@ -44,6 +47,21 @@ def test_rows_that_differ_while_log_waits_for_a_stream_may_only_be_late(shop: Sh
     found = verify(run)
     assert (found.equal, found.may_be_late) == (False, False)
     assert "late" not in compared_line(found)
+
+
+def test_a_column_that_is_on_its_way_is_waited_for_before_a_table_is_compared(shop: Shop) -> None:
+    run = synced(shop)
+    shop.at_source("ALTER TABLE orders ADD COLUMN more INT NOT NULL DEFAULT 7")
+    with pytest.raises(RefusedError, match="lacks the columns more"):
+        verify(run, refuse_late=True)
+
+    def catch_up() -> None:
+        synced(shop)
+
+    assert verify(run, catch_up=catch_up).equal
+    shop.sink.execute("ALTER TABLE orders DROP COLUMN more", database=shop.target)
+    with pytest.raises(RefusedError, match="lacks the columns more"):
+        verify(run, catch_up=lambda: None)
 
 
 def test_tables_are_compared_until_they_are_equal_and_again_when_they_are_read_or_altered(

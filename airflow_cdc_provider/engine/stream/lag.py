@@ -23,9 +23,9 @@ class Lag:
         self._position: LogPosition | None = None
         self._current_us = 0
         """Up to when the sink has all of the source."""
-        if before is not None and before.heartbeat_us:
+        if before is not None and before.heartbeat_us and before.lag_us is not None:
             self._position = before.position
-            self._current_us = before.heartbeat_us - (before.lag_us or 0)
+            self._current_us = before.heartbeat_us - before.lag_us
 
     def at(
         self,
@@ -34,17 +34,18 @@ class Lag:
         age_us: int | None,
         now_us: int,
     ) -> int | None:
-        """Return the lag in microseconds, 0 where nothing waits, None before the first change.
+        """Return the lag in microseconds, 0 where nothing waits, None while it is not known.
 
         `age_us` is how old the newest applied change is by now. Where the end of the source's log
-        is not known, more may wait since it last was. Before the first change nothing is known:
-        the first position need not have a time.
+        is not known, more may wait since it last was. Before the first change it is known only
+        where the stream was at the end of the log: the first position need not have a time.
         """
         if source_end is not None and position.reaches(source_end):
             self._position, self._current_us = position, now_us
             return 0
         if age_us is None:
-            return None
+            was_at_end = position == self._position
+            return max(0, now_us - self._current_us) if was_at_end else None
         if position != self._position:
             # the position also moves without a change, whose age is then that of an earlier one
             self._current_us = max(self._current_us, now_us - age_us)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from contextlib import suppress
 
 from airflow_cdc_provider.core.errors import (
@@ -125,6 +126,7 @@ class PublishedTables:
         """Publish at once and at each interval; an error that no retry mends ends the stream."""
         failures = 0
         while True:
+            began_s = time.monotonic()
             try:
                 self.publish()
             except FencedError as fenced:
@@ -132,13 +134,13 @@ class PublishedTables:
                 return
             except RetryableError as error:
                 failures += 1
-                self._note(error, failures)
+                self._note(error, failures, began_s)
             except (RefusedError, IntegrityError) as error:
                 if not self._flows_on(error):
                     self._end(error)
                     return
                 failures += 1
-                self._note(error, failures)
+                self._note(error, failures, began_s)
             except Exception as error:  # noqa: BLE001 - raised where the stream ends
                 self._end(error)
                 return
@@ -158,7 +160,8 @@ class PublishedTables:
         """Return the seconds from one commit of a table to the next."""
         return 0.0 if self._sink is None else self._sink.commit_every_s
 
-    def _note(self, error: CdcError, failures: int) -> None:
-        """Note that tables cannot follow, as an outage of the pipeline."""
-        self._outages.note(Part.TABLES, error, tries=failures, wait_s=self._every_s)
+    def _note(self, error: CdcError, failures: int, began_s: float) -> None:
+        """Note that tables cannot follow, as an outage of the pipeline: since a try began."""
+        for_s = time.monotonic() - began_s
+        self._outages.note(Part.TABLES, error, tries=failures, wait_s=self._every_s, for_s=for_s)
         log.warning("tables wait at the sink: cause=%s", self._scrubbed(error))

@@ -84,6 +84,8 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         run = _Run(pairing, thread, chunk_rows)
         found = list(_compared(run, wanted, ranges, failed))
         wait = recheck or (lambda: time.sleep(settle_s))
+        if failed:
+            found += _compared_later(run, wanted, ranges, failed, wait)
         run.settle(found, wait, is_written_at_both=is_written_at_both)
         for comparison in found:
             comparison.find_source_keys()
@@ -110,6 +112,23 @@ def _compared(
             failed[table] = error
         else:
             yield comparison
+
+
+def _compared_later(
+    run: _Run,
+    plans: Sequence[TablePlan],
+    ranges: Mapping[TableId, Sequence[KeyRange]],
+    failed: dict[TableId, CdcError],
+    wait: Callable[[], None],
+) -> Iterator[Comparison]:
+    """Yield comparisons of tables that failed: a change of their definition may be on its way."""
+    try:
+        wait()
+    except RefusedError:  # nobody brings it
+        return
+    again = [plan for plan in plans if plan.schema.table in failed]
+    failed.clear()
+    yield from _compared(run, again, ranges, failed)
 
 
 class _Run:

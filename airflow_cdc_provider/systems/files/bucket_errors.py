@@ -41,6 +41,8 @@ _MESSAGE = re.compile(r"<Message>([^<]{1,200})</Message>")
 _DENIED = frozenset({"401", "403"})
 _DENIED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
 """What S3 says with status 400."""
+_METADATA_SERVICE = "http://169.254."
+"""Where a machine asks for the key of its role, in each cloud of Amazon."""
 _LONGEST = 200
 
 
@@ -92,6 +94,8 @@ class BucketErrors:
         """Return an error of the store in the words of the sink."""
         if _is_without_bucket(error):
             return self._no_bucket()
+        if _METADATA_SERVICE in str(error):
+            return self._without_key(error)
         if is_denied(error):
             return self._denied(error, right)
         if _is_unsupported(error):
@@ -115,6 +119,16 @@ class BucketErrors:
             where=str(self.place),
             risk="none: nothing was written",
             remedy="create it, or correct the sink's path, region_name or endpoint_url",
+        )
+
+    def _without_key(self, error: BaseException) -> SinkUnreachableError:
+        """Return the error for a machine without a key, whose role cannot be asked for one."""
+        return SinkUnreachableError(
+            f"there is no key for the store, and the machine's role gives none: {short(error)}",
+            where=str(self.place),
+            risk="none: the store was not asked",
+            remedy="give a key by the sink's conn_id or dsn_env, or by AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY in the environment; or give the machine a role",
         )
 
     def _denied(self, error: BaseException, right: Right) -> AccessDeniedError:

@@ -36,7 +36,10 @@ def _wrong(target: TableSchema, layout: TableLayout, form: str) -> Iterator[str]
     there = {column.name: column.type for column in target.copied_columns}
     for name in layout.columns:
         if name not in there and name not in _ALSO:
-            yield f"{target.table} would have no column {name} to lay out its files by"
+            kept = ", and tables of Delta keep their partitions: route it to another name"
+            is_kept = form == DELTA and name not in layout.order
+            text = f"{target.table} would have no column {name} to lay out its files by"
+            yield text + (kept if is_kept else "")
     for field in layout.partitions:
         if form == DELTA and field.transform is not Transform.IDENTITY:
             yield (
@@ -45,7 +48,10 @@ def _wrong(target: TableSchema, layout: TableLayout, form: str) -> Iterator[str]
             )
         if not _can_be(field, there.get(field.column)):
             what = "partitioned by" if field.transform is Transform.IDENTITY else "given to"
-            yield f"{field.column} of {target.table} cannot be {what} {field}: {_FITS}"
+            kind = there.get(field.column)
+            sign = " UNSIGNED" if kind is not None and kind.unsigned else ""
+            typed = "" if kind is None else f", a {kind.name.upper()}{sign},"
+            yield f"{field.column} of {target.table}{typed} cannot be {what} {field}: {_FITS}"
     for name in layout.order:
         if name in there and there[name].kind not in _ORDERED:
             yield f"rows of {target.table} cannot be sorted by {name}, a {there[name].name}"
@@ -55,9 +61,9 @@ def _wrong(target: TableSchema, layout: TableLayout, form: str) -> Iterator[str]
 
 
 _FITS = (
-    "partitions are by whole numbers, texts, dates and BIT(1); year, month and day are of DATE, "
-    "DATETIME and TIMESTAMP, hour of the last two, bucket of all these, and truncate of whole "
-    "numbers and texts"
+    "partitions are by whole numbers but BIGINT UNSIGNED, texts, dates and BIT(1); year, month and "
+    "day are of DATE, DATETIME and TIMESTAMP, hour of the last two, bucket of all these, and "
+    "truncate of whole numbers and texts"
 )
 
 

@@ -146,7 +146,8 @@ def kept_partitions(tables: LakeTables, plans: Sequence[TablePlan]) -> Iterator[
                 f"its partitions are by {_fields_text(loaded.partitions)}",
                 f"partitions by {_fields_text(wanted)}, as the pipeline file says",
                 "a table of Delta keeps the partitions with which it was made",
-                "write the former partition_by, or route the table to another name (sink.route)",
+                "write the former partition_by; or, as where its columns are gone, route the table "
+                "to another name (sink.route)",
             )
 
 

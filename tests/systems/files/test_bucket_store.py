@@ -6,11 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from obstore.exceptions import PermissionDeniedError
 
 from airflow_cdc_provider.core.endpoint import Store
 from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.store_access import StoreAccess
 from airflow_cdc_provider.systems.files import bucket_client, opening
+from airflow_cdc_provider.systems.files.bucket_errors import BucketErrors, Right
 from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.files.opening import open_files
 from tests.behaviours.object_store_behaviours import ObjectStoreBehaviours
@@ -268,3 +270,15 @@ def test_the_environment_says_how_to_get_in(
     store = open_files(Store(f"s3://{s3_server.fresh_bucket()}/log"))
     assert store.put_if_absent("one", b"x")
     assert store.read("one") == b"x"
+
+
+def test_a_machine_without_a_key_is_told_to_have_one() -> None:
+    asked = "http://169.254.169.254/latest/api/token"
+    said = f"Error performing PUT {asked} in 1ms - Server returned status code: 403 Forbidden"
+    errors = BucketErrors(Store("s3://company-lake/shop"))
+    with (
+        pytest.raises(SinkUnreachableError, match="there is no key for the store") as raised,
+        errors.explained(Right.LIST),
+    ):
+        raise PermissionDeniedError(said)
+    assert "AWS_ACCESS_KEY_ID" in raised.value.remedy

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 60.0
 """How long a catalog has for an answer."""
+_LOOK_S = 15.0
+"""How long it has where it is only asked."""
 
 
 def open_catalog(catalog: CatalogAccess, place: Store, *, is_new: bool) -> Catalog:
@@ -95,7 +97,8 @@ class _Impatient(HTTPAdapter):
 
     def send(self, request: PreparedRequest, *args: Any, **named: Any) -> Response:
         """Send a request; `requests.Timeout` if no answer comes."""
-        named["timeout"] = named.get("timeout") or _ANSWER_S
+        in_time = _LOOK_S if request.method in {"GET", "HEAD"} else _ANSWER_S
+        named["timeout"] = named.get("timeout") or in_time
         return super().send(request, *args, **named)
 
 
