@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     IntegrityError,
     RefusedError,
     TablesStoppedError,
@@ -390,6 +391,29 @@ def test_a_table_that_was_set_back_is_mended_by_reset_of_it_alone(lake: Lake, by
         assert all(map(lake.is_equal, ("orders", "others")))
     assert lake.operations("orders") == lake.either("trrrrc", "rrrrc")
     assert lake.operations("others") == "c"
+
+
+def test_tables_that_may_not_be_committed_to_hold_no_reset_of_another_up(lake: Lake) -> None:
+    shop, names = lake.shop, ("orders", "others", "items")
+    for name in names[1:]:
+        shop.at_source(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+    for number in (8, 9):
+        for name in names:
+            shop.at_source(f"INSERT INTO {name} (id) VALUES ({number})")
+        lake.catch_up()
+    for name in names[:2]:
+        damage.dropped(lake.form, lake.folder, TableId(shop.database, name))
+        shop.at_source(f"INSERT INTO {name} (id) VALUES (10)")
+    with pytest.raises(IntegrityError, match="dropped or set back"):
+        lake.catch_up()
+    for name in ("items", "others", "orders"):
+        assert reset_tables(shop.run(), [TableId(shop.database, name)])
+        if name != "orders":
+            with pytest.raises(CdcError, match="orders"):
+                lake.catch_up()
+        assert lake.is_equal("items")
+    lake.catch_up()
+    assert all(map(lake.is_equal, names))
 
 
 def test_a_table_whose_folder_is_gone_is_mended_by_reset_of_it_alone(lake: Lake) -> None:

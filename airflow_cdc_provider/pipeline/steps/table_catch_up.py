@@ -31,8 +31,10 @@ CatchUp = Callable[[Run], object]
 def catch_up_without(run: Run, reach: CatchUp) -> None:
     """Catch up with the log; other tables that fail meanwhile are isolated, even the last one.
 
-    A stream without tables copies nothing, but the tables in question join it next.
+    A stream without tables copies nothing, but the tables in question join it next. One that is
+    brought back by the log and fails again, as where others closed it at the sink, is left so.
     """
+    failed = set[str]()
     while True:
         try:
             reach(run)
@@ -41,12 +43,15 @@ def catch_up_without(run: Run, reach: CatchUp) -> None:
         except CdcError as error:
             if not _isolated(run, error):
                 raise
+            if failed.issuperset(error.tables):
+                return
+            failed.update(error.tables)
         else:
             return
 
 
 def _isolated(run: Run, error: CdcError) -> bool:
-    """Isolate the stream's tables that an error concerns alone; False if it has no such."""
+    """Isolate the stream's tables that an error concerns alone, or did; False if it has others."""
     if isinstance(error, (RetryableError, FencedError)) or not isolates_tables(run):
         return False
     with closing(open_ledger(run)) as ledger:
@@ -54,8 +59,11 @@ def _isolated(run: Run, error: CdcError) -> bool:
         stream = ledger.stream()
         flowing = () if stream is None else tuple(each.table for each in stream.tables)
         failed = [table for table in flowing if str(table) in error.tables]
-        if not failed or len(failed) < len(error.tables):
+        known = {*map(str, failed), *(str(each.table) for each in ledger.stopped())}
+        if not error.tables or not known.issuperset(error.tables):
             return False
+        if not failed:
+            return True
         error = scrubbed(run, error)
         ledger.stop_tables(failed, StoredError.of(error))
     for table in failed:

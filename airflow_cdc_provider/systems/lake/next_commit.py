@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_layout import TableLayout
 from airflow_cdc_provider.systems.file_log.files import SealedFile
@@ -193,6 +193,7 @@ class Mirrored:
         ]
         base: Sequence[TableFile] = read
         if loaded is not None and not new.is_anew:
+            self._require_columns(plan, loaded, new)
             if soft is not None:
                 require_key(table, loaded.columns, new.columns, key)
             base = loaded.files(key[0])
@@ -210,6 +211,21 @@ class Mirrored:
         unused = {each.path for each in read if any(each is other for other in done.gone)}
         kept = [each.as_it_is for each in read if each.path not in unused]
         return NextCommit([*kept, *done.made], done.made, done.order, unused=sorted(unused))
+
+    def _require_columns(self, plan: TablePlan, loaded: LoadedTable, new: Behind) -> None:
+        """Refuse a table of which others took columns: rows that are written again had NULL there.
+
+        A new column of the source is none that the table had.
+        """
+        lost = [name for name in loaded.lost_columns if name in new.columns.names]
+        if lost:
+            raise IntegrityError(
+                f"others have taken {', '.join(lost)} from {plan.sink_table}, or renamed it",
+                where=str(self.store),
+                risk="rows that are written again would have NULL there; nothing was committed",
+                remedy="give the column its name back, and the changes follow; or `reset` the "
+                f"table with {table_option(plan.schema.table)}",
+            )
 
     def _out(self, plan: TablePlan, new: Behind, layout: TableLayout) -> SortedFiles:
         """Return what writes a table's files."""

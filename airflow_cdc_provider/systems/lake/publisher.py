@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
@@ -49,7 +50,9 @@ from airflow_cdc_provider.systems.lake.held import (
 from airflow_cdc_provider.systems.lake.left_behind import LeftBehind
 from airflow_cdc_provider.systems.lake.next_commit import Commits, NextCommit
 from airflow_cdc_provider.systems.lake.partitions import UnfitLayoutError
+from airflow_cdc_provider.systems.lake.tables.bounds import without_value
 from airflow_cdc_provider.systems.lake.tables.table import (
+    ClosedTableError,
     LakeTables,
     LoadedTable,
     NewTable,
@@ -60,6 +63,7 @@ from airflow_cdc_provider.systems.lake.tables.table import (
 log = logging.getLogger(__name__)
 
 _TRIES = 20
+_NEVER_MADE = TableMovedError, UnfitLayoutError, ClosedTableError, RefusedError
 
 
 class Publisher:
@@ -208,13 +212,14 @@ class Publisher:
         )
         try:
             whole = NewTable(commit.files, new.columns, self._commits.layout_of(table, loaded))
+            self._require_values(table, loaded, commit, state)
             if loaded is None:
                 tables.create(table, whole, wanted)
             else:
                 _made_on(loaded, commit, whole, wanted, is_anew=new.is_anew)
         except Exception as error:
             # who was first may have been this one, whose answer was lost
-            never = isinstance(error, TableMovedError | UnfitLayoutError)
+            never = isinstance(error, _NEVER_MADE)
             is_sure = never or tables.knows_outcomes
             if is_sure and not _has(tables.load(table), wanted):
                 for each in commit.made:  # no commit names it, now or later
@@ -260,12 +265,42 @@ class Publisher:
                 "its next run makes all tables anew",
             )
 
+    def _require_values(
+        self, table: TableId, loaded: LoadedTable | None, commit: NextCommit, state: LogState
+    ) -> None:
+        """Refuse NULL where others allow none: their readers would fail at it."""
+        if loaded is None:
+            return
+        wanted = {field.name for field in loaded.columns if not field.nullable}
+        wanted -= {each.column for each in loaded.partitions or ()}  # not in each format's files
+        if not wanted:
+            return
+        footers = (pq.read_metadata(self._store.columns_of(each.name)) for each in commit.files)
+        found = sorted({name for each in footers for name in without_value(each, wanted)})
+        if found:
+            raise RefusedError(
+                f"others allow no NULL in {', '.join(found)} of {table}, and rows have some",
+                where=str(self._store),
+                risk="none: the log has its changes, and the table has what it had",
+                remedy="let the column be NULL again (ALTER COLUMN ... DROP NOT NULL), and its "
+                "changes follow; or route the table to another name, then `reset` it with "
+                f"{table_option(state.targets.get(table, table))}",
+            )
+
     @contextmanager
     def _can_be_laid_out(self, table: TableId, state: LogState) -> Iterator[None]:
-        """Tell which partitions the table cannot have: it is no outage, and would come again."""
+        """Tell what keeps the table from being committed to: it is no outage, and comes again."""
         option = table_option(state.targets.get(table, table))
         try:
             yield
+        except ClosedTableError as error:
+            raise RefusedError(
+                f"others have closed {table} to this pipeline: {said_by(error)}",
+                where=str(self._store),
+                risk="none: the log has its changes, and the table has what it had",
+                remedy="take off the table what it names, and its changes follow; or route the "
+                f"table to another name, then `reset` it with {option}",
+            ) from error
         except UnfitLayoutError as error:
             raise RefusedError(
                 f"the files of {table} cannot be laid out as they are to be: {error}",
@@ -303,10 +338,12 @@ class Publisher:
 
         What fails is done by the next commit. `known`: the table that was committed to.
         """
-        loaded = known if known is not None and known.stamp == told else None
+        loaded = None
         for work in (self._compact, self._drop_old):
             try:
-                loaded = loaded or tables.load(table)
+                if loaded is None and (known is None or known.stamp != told):
+                    known = tables.load(table)
+                loaded, known = loaded or known, None
                 if loaded is None or loaded.stamp != told:
                     return
                 loaded = work(tables, table, loaded)

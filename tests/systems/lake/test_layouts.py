@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.kinds import KeyKind
+from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_layout import PartitionField, TableLayout
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.systems.lake.layouts import DELTA, require_layout

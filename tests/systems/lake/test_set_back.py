@@ -17,6 +17,7 @@ from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.systems.lake.behind import Behind
 from airflow_cdc_provider.systems.lake.next_commit import Appended
 from airflow_cdc_provider.systems.lake.tables import delta, iceberg
+from tests.behaviours.sink_world import delete, insert
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.steps import (
     again_by,
@@ -244,6 +245,22 @@ def test_a_set_back_table_that_got_all_again_is_gone_on_with_without_its_history
     change(world, 11)
     world.lake.publish_tables()
     assert published(world) == [(1, "a"), (10, "x"), (11, "x")]
+
+
+@forgotten
+def test_a_table_that_was_set_back_behind_a_delete_is_not_believed_without_its_history(
+    world: LakeWorld, parent: int | None
+) -> None:
+    begun(world, (1, "a"))
+    change(world, 10)
+    world.lake.publish_tables()
+    world.changes().apply(world.batch([delete(10, "x")], start=110))
+    world.lake.publish_tables()
+    set_back(world, 1)
+    forget(world, parent)
+    world.changes().apply(world.batch([insert(11, "x")], start=120))
+    with pytest.raises(IntegrityError, match="dropped or set back"):
+        world.lake.publish_tables()
 
 
 @forgotten

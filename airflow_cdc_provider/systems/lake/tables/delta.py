@@ -19,7 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    TableNotFoundError,
+)
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from airflow_cdc_provider.core.endpoint import Folder, Store
@@ -35,6 +40,7 @@ from airflow_cdc_provider.systems.lake.tables.bounds import bounds_in
 from airflow_cdc_provider.systems.lake.tables.store_options import options_of
 from airflow_cdc_provider.systems.lake.tables.table import (
     Bounds,
+    ClosedTableError,
     DataFile,
     NewTable,
     Stamp,
@@ -43,10 +49,13 @@ from airflow_cdc_provider.systems.lake.tables.table import (
 )
 
 if TYPE_CHECKING:
-    from pyarrow.dataset import ParquetFileFragment
+    from pyarrow.dataset import Dataset, ParquetFileFragment
 
 _LOCAL_TIMES = "timestampNtz"
 _COLUMN_NAMES = "delta.columnMapping.mode"
+_CONSTRAINT = "delta.constraints."
+_CLOSED = ("table features required", "is append-only", "Unsupported: Feature")
+"""What the library says of a table that it may not read or commit to."""
 _BATCH_ROWS = 65_536
 _LOG = "_delta_log"
 _ONE_IN = 10
@@ -77,7 +86,8 @@ class DeltaTables:
         if not self._files.holds_any(self._log_of(table)):
             return None
         try:
-            found = DeltaTable(self._uri(table), storage_options=self._options)
+            with _closed():
+                found = DeltaTable(self._uri(table), storage_options=self._options)
         except TableNotFoundError:
             return None
         folder = self._files.below(table_folder(table))
@@ -137,16 +147,19 @@ class LoadedDelta:
         files = self._table.transaction_version(_files_of(self._pipeline, self._plan_id))
         version = self._table.transaction_version(_order_of(self._pipeline, self._plan_id))
         order = version + SNAPSHOT_ORDER - 1 if version else None
-        if (restored := self._restored(order)) is not None:
+        is_sure = version is None or not files
+        if (restored := self._restored(order, is_sure=is_sure)) is not None:
             return replace(restored, generation=generation, order=order)
         plan_id = "" if files is None else self._plan_id
         return Stamp(self._pipeline, plan_id, generation, files or 0, order)
 
-    def _restored(self, order: int | None) -> Stamp | None:
+    def _restored(self, order: int | None, *, is_sure: bool) -> Stamp | None:
         """Return what the table holds if somebody restored an older version; None if nobody did.
 
         The versions of applications stay then, so the commit that was restored is asked. If neither
-        one of ours nor a restored one is in the history, the table must have a row of that order.
+        one of ours nor a restored one is in the history, the table must have a row of that order;
+        where it had no such row, as behind a delete, only one that `is_sure` anyway is: it has no
+        changes, or is of an older version, which did not tell the order.
         """
         limit = None
         for version, told in self._commits():
@@ -156,7 +169,7 @@ class LoadedDelta:
                 limit = _version_of(told["operationParameters"])
             elif _STAMP in told:
                 return None if limit is None else _stamp_from(told[_STAMP])
-        if limit is None and (order is None or self._has_row(order)):
+        if limit is None and (is_sure if order is None else self._has_row(order)):
             return None
         return Stamp(self._pipeline, "", 0, 0)
 
@@ -174,19 +187,29 @@ class LoadedDelta:
 
     def _has_row(self, order: int) -> bool:
         """Tell whether the table has a row of an order."""
-        rows = self._table.to_pyarrow_dataset()
+        rows = self._rows()
         return bool(rows.head(1, columns=[ORDER], filter=pc.field(ORDER) == order).num_rows)
+
+    def _rows(self) -> Dataset:
+        """Return the rows of the loaded version."""
+        with _closed():
+            return self._table.to_pyarrow_dataset()
 
     @property
     def columns(self) -> pa.Schema:
         """Return the table's columns in Arrow's types."""
         return pa.schema(self._table.schema().to_arrow())
 
+    @property
+    def lost_columns(self) -> tuple[str, ...]:
+        """Return none: who takes a column away leaves a table that the library does not read."""
+        return ()
+
     def batches(
         self, names: Sequence[str], bounds: Bounds | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the loaded version, file by file, all or those within bounds."""
-        rows = self._table.to_pyarrow_dataset()
+        rows = self._rows()
         yield from rows.to_batches(
             columns=list(names),
             filter=None if bounds is None else _within(bounds),
@@ -241,7 +264,7 @@ class LoadedDelta:
 
     def files(self, column: str) -> Sequence[DeltaFile]:
         """Return the files of the loaded version, with the bounds of a column."""
-        rows, fields = self._table.to_pyarrow_dataset(), self.partitions
+        rows, fields = self._rows(), self.partitions
         # what the log has in percent signs the library opens without
         actions = self._actions()
         actions = {unquote(path): each for path, each in actions.items()} | actions
@@ -313,7 +336,14 @@ class LoadedDelta:
         stamp: Stamp,
         mode: str,
     ) -> None:
-        """Commit files on the version that was loaded, and read on to what was made."""
+        """Commit files on the version that was loaded, and read on to what was made.
+
+        The library checks no constraints.
+        """
+        told = self._table.metadata().configuration
+        if checks := [name for name in told if name.startswith(_CONSTRAINT)]:
+            names = ", ".join(name.removeprefix(_CONSTRAINT) for name in checks)
+            raise ClosedTableError(f"it has the constraint {names}, which nobody would check")
         self._table.create_write_transaction(
             [*actions],
             mode,
@@ -408,9 +438,22 @@ def _is_local_time(kind: pa.DataType) -> bool:
 def _moved_on() -> Iterator[None]:
     """Tell that another writer was first in our own words."""
     try:
-        yield
+        with _closed():
+            yield
     except CommitFailedError as error:
         raise TableMovedError(str(error)) from error
+
+
+@contextmanager
+def _closed() -> Iterator[None]:
+    """Tell in our own words that the library may not read a table, or not commit to it."""
+    try:
+        yield
+    except DeltaError as error:
+        is_closed = isinstance(error, DeltaProtocolError)
+        if is_closed or any(mark in str(error) for mark in _CLOSED):
+            raise ClosedTableError(str(error)) from error
+        raise
 
 
 def _all_added(

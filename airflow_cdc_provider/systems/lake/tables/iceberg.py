@@ -7,6 +7,7 @@ matched by name, by the mapping that the table has.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -80,6 +81,7 @@ CATALOG = "catalog.db"
 _PIPELINE, _PLAN, _GENERATION, _FILES, _WRITTEN, _ORDER = (
     f"cdc.{name}" for name in ("pipeline", "plan", "generation", "files", "written", "order")
 )
+_COLUMNS = "cdc.columns"
 _PROPERTIES = {"commit.retry.num-retries": "0"}
 _KEPT, _KEPT_MS = "history.expire.min-snapshots-to-keep", "history.expire.max-snapshot-age-ms"
 _DEFAULTS = {_KEPT: "100", _KEPT_MS: "3600000"}
@@ -198,7 +200,8 @@ class IcebergTable:
 
         Properties stay when somebody sets the table back, so they count only with the snapshot
         that was made with them. One that has expired cannot be asked: then the table must have a
-        row of the greatest order.
+        row of the greatest order. Where it had none, as behind a delete, only one without changes
+        is sure; and one of an older version, which did not tell the order.
         """
         found = self._table.properties
         if _PIPELINE not in found:
@@ -211,8 +214,10 @@ class IcebergTable:
         if not written:
             return told
         last = self._last_written()
-        if last is None and order is not None and not self._has_row(order):
-            last = "", 0
+        if last is None:
+            is_sure = not told.files or _ORDER not in found
+            if not (is_sure if order is None else self._has_row(order)):
+                last = "", 0
         if last is None or last == (told.plan_id, int(written)):
             return told
         return replace(told, plan_id=last[0], files=last[1])
@@ -243,6 +248,13 @@ class IcebergTable:
     def columns(self) -> pa.Schema:
         """Return the table's columns in Arrow's types."""
         return self._table.schema().as_arrow()
+
+    @property
+    def lost_columns(self) -> tuple[str, ...]:
+        """Return the columns of our last commit that the table has no more; none if not known."""
+        told = json.loads(self._table.properties.get(_COLUMNS, "[]"))
+        there = {*self._table.schema().column_names}
+        return tuple(name for name in told if name not in there)
 
     def batches(
         self, names: Sequence[str], bounds: Bounds | None = None
@@ -369,7 +381,8 @@ class IcebergTable:
         """
         there = {*self.columns.names}
         left = there if kept is None else {*kept}
-        transaction.set_properties({**_PROPERTIES, **_stamped(stamp)})
+        told = {_COLUMNS: json.dumps(columns.names), **_stamped(stamp)}
+        transaction.set_properties({**_PROPERTIES, **told})
         require_free_names(self._table.metadata, {*columns.names} - left)
         if left != there or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
             with transaction.update_schema() as update:

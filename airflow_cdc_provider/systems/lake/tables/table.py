@@ -107,8 +107,12 @@ class TableMovedError(Exception):
     """Somebody else committed to the table first: nothing was committed, load it again."""
 
 
+class ClosedTableError(Exception):
+    """Others have put something on the table that lets us not read it, or not commit to it."""
+
+
 class LoadedTable(Protocol):
-    """A table as it was loaded: commits are made on that."""
+    """A table as it was loaded: commits are made on that. It may raise `ClosedTableError`."""
 
     @property
     def stamp(self) -> Stamp | None:
@@ -117,6 +121,10 @@ class LoadedTable(Protocol):
     @property
     def columns(self) -> pa.Schema:
         """Its columns, in Arrow's types."""
+
+    @property
+    def lost_columns(self) -> tuple[str, ...]:
+        """Columns that it had with our last commit, and that others have renamed or taken away."""
 
     @property
     def partitions(self) -> tuple[PartitionField, ...] | None:
