@@ -22,6 +22,7 @@ from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do
+from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
@@ -111,14 +112,30 @@ def test_tables_are_as_old_as_what_their_log_has(
     assert as_of_us() >= begin_us
 
 
-def test_a_table_that_may_not_be_committed_to_stands_still_alone(lake: Lake) -> None:
-    shop = lake.shop
+def unreadable(lake: Lake, table: TableId) -> Callable[[], object]:
+    """Have a table's own files not be read, and return what mends it."""
+    folder = lake.folder / table_folder(table)
+    form = "_delta_log/*.json" if lake.form == "delta" else "metadata/*.json"
+    texts = {each: each.read_text() for each in folder.glob(form)}
+    for each in texts:
+        each.write_text("nonsense")
+    return lambda: [each.write_text(text) for each, text in texts.items()]
+
+
+@pytest.mark.parametrize("by", ["set back", "unreadable"])
+def test_a_table_that_may_not_be_committed_to_stands_still_alone(lake: Lake, by: str) -> None:
+    shop, mend = lake.shop, None
     shop.at_source("CREATE TABLE seats (id INT PRIMARY KEY)")
     lake.catch_up()
     for number in (80, 81):
         shop.at_source(f"INSERT INTO orders (id) VALUES ({number})")
         lake.catch_up()
-    set_back(lake.form, lake.folder, TableId(shop.database, "orders"))
+    orders = TableId(shop.database, "orders")
+    if by == "unreadable":
+        mend = unreadable(lake, orders)
+        shop.at_source("INSERT INTO orders (id) VALUES (82)")
+    else:
+        set_back(lake.form, lake.folder, orders)
     run, stop = shop.run(), threading.Event()
     ends: list[JobResult] = []
     job = _job(run, _stream_to_do(run, "continuous"), stop)
@@ -148,5 +165,10 @@ def test_a_table_that_may_not_be_committed_to_stands_still_alone(lake: Lake) -> 
     (end,) = ends
     assert end.outcome is Outcome.STOPPED
     assert not end.consistent
+    if mend is not None:
+        mend()
+        lake.catch_up()
+        assert lake.is_equal("orders")
+        return
     with pytest.raises(IntegrityError, match="orders"):
         lake.catch_up()

@@ -79,13 +79,13 @@ class PublishedTables:
     def publish_last(self, logged_us: int | None) -> None:
         """Bring the tables to the end of the log as the stream ends; arguments as for `publish`.
 
-        A table that may not be committed to is an error of a run that came to its end, and an
-        event where a stream without one was asked to stop.
+        A table that is not committed to is an error of a run that came to its end, and an event
+        where a stream without one was asked to stop or begins again.
         """
         following = self._following
         try:
             self.publish(logged_us)
-        except (RefusedError, IntegrityError) as error:
+        except (RefusedError, IntegrityError, RetryableError) as error:
             is_last = following.has_end and not following.begins_again
             if is_last or not self._flows_on(error):
                 raise
