@@ -24,6 +24,7 @@ from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
+from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.lakes import FORMS, Lake
@@ -151,6 +152,9 @@ def test_a_table_that_may_not_be_committed_to_stands_still_alone(lake: Lake, by:
         (error,) = refused()
         assert error.tables == (f"{shop.database}.orders",)
         assert "orders" in error.what
+        told = status_lines(status(run.store, run.name, now_us=time.time_ns() // 1000))
+        waits = [line for line in told if line.endswith("rows") and "waits at the sink" in line]
+        assert [line.split()[0] for line in waits] == [str(orders)]
         for number in range(3):
             shop.at_source(f"INSERT INTO seats VALUES ({number})")
             wait_until(lambda: lake.current("seats") == lake.source_rows("seats"))
