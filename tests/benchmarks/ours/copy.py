@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.many_records import collect_seldom
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.steps.jobs import snapshot_spec
@@ -40,6 +41,7 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @contextmanager
 def planned_run(given: subject.Arguments, *, sink: str = SINK) -> Iterator[Run]:
     """Give a pipeline over the benchmark's servers, checked and planned but for its splits."""
+    collect_seldom()  # as a driver does
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.yaml"
         file.write_text(PIPELINE.format(sink=sink), encoding="utf-8")
