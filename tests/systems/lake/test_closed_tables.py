@@ -70,7 +70,7 @@ def test_a_closed_table_is_refused_by_its_name_and_holds_no_other_up(
         world.lake.publish_tables()  # that is all that it does
         return
     with pytest.raises(
-        RefusedError, match=f"closed shop.orders to this pipeline: .*{why}"
+        RefusedError, match=rf"closed shop\.orders to this pipeline: .*{why}"
     ) as found:
         world.lake.publish_tables()
     assert found.value.tables == ("shop.orders",)

@@ -320,7 +320,7 @@ def test_a_catalog_that_does_not_answer_is_told_by_whoever_asks(world: LakeWorld
     world.lake.publish_tables()
     (world.root / "catalog.db").write_text("nonsense" * 1000)
     for ask in (world.lake.publish_tables, world.lake.has_unpublished):
-        with pytest.raises(SinkUnreachableError, match="cannot be committed to: Database"):
+        with pytest.raises(SinkUnreachableError, match="tables cannot be committed to: Database"):
             ask()
 
 
@@ -341,6 +341,8 @@ def test_a_table_that_its_library_cannot_read_holds_no_other_up(world: LakeWorld
             world.lake.publish_tables()
         assert error.value.tables == ("shop.orders",)
         assert table_of(world.form, world.root, "shop.seats").num_rows == 1
+    with pytest.raises(SinkUnreachableError, match="tables cannot be committed to"):
+        world.lake.has_unpublished()
     for each, text in damaged.items():
         each.write_text(text)
     world.lake.publish_tables()
