@@ -132,11 +132,8 @@ class PublishedTables:
             except FencedError as fenced:
                 self._following.end(fenced)
                 return
-            except RetryableError as error:
-                failures += 1
-                self._note(error, failures, began_s)
-            except (RefusedError, IntegrityError) as error:
-                if not self._flows_on(error):
+            except (RefusedError, IntegrityError, RetryableError) as error:
+                if not isinstance(error, RetryableError) and not self._flows_on(error):
                     self._end(error)
                     return
                 failures += 1

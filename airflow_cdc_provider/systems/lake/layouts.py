@@ -46,9 +46,9 @@ def _wrong(target: TableSchema, layout: TableLayout, form: str) -> Iterator[str]
                 f"{field} of {target.table}: tables of Delta have partitions by columns as they "
                 "are, Iceberg's have others, too"
             )
-        if not _can_be(field, there.get(field.column)):
+        kind = there.get(field.column)
+        if not _can_be(field, kind):
             what = "partitioned by" if field.transform is Transform.IDENTITY else "given to"
-            kind = there.get(field.column)
             sign = " UNSIGNED" if kind is not None and kind.unsigned else ""
             typed = "" if kind is None else f", a {kind.name.upper()}{sign},"
             yield f"{field.column} of {target.table}{typed} cannot be {what} {field}: {_FITS}"

@@ -272,20 +272,27 @@ class Publisher:
         if loaded is None:
             return
         wanted = {field.name for field in loaded.columns if not field.nullable}
-        wanted -= {each.column for each in loaded.partitions or ()}  # not in each format's files
         if not wanted:
             return
+        wanted -= {each.column for each in loaded.partitions or ()}  # not in each format's files
         footers = (pq.read_metadata(self._store.columns_of(each.name)) for each in commit.files)
         found = sorted({name for each in footers for name in without_value(each, wanted)})
         if found:
-            raise RefusedError(
+            raise self._refusal(
                 f"others allow no NULL in {', '.join(found)} of {table}, and rows have some",
-                where=str(self._store),
-                risk="none: the log has its changes, and the table has what it had",
-                remedy="let the column be NULL again (ALTER COLUMN ... DROP NOT NULL), and its "
-                "changes follow; or route the table to another name, then `reset` it with "
+                "let the column be NULL again (ALTER COLUMN ... DROP NOT NULL), and its changes "
+                "follow; or route the table to another name, then `reset` it with "
                 f"{table_option(state.targets.get(table, table))}",
             )
+
+    def _refusal(self, what: str, remedy: str) -> RefusedError:
+        """Return the error for a table that is not committed to until a person has done more."""
+        return RefusedError(
+            what,
+            where=str(self._store),
+            risk="none: the log has its changes, and the table has what it had",
+            remedy=remedy,
+        )
 
     @contextmanager
     def _can_be_laid_out(self, table: TableId, state: LogState) -> Iterator[None]:
@@ -294,20 +301,16 @@ class Publisher:
         try:
             yield
         except ClosedTableError as error:
-            raise RefusedError(
+            raise self._refusal(
                 f"others have closed {table} to this pipeline: {said_by(error)}",
-                where=str(self._store),
-                risk="none: the log has its changes, and the table has what it had",
-                remedy="take off the table what it names, and its changes follow; or route the "
-                f"table to another name, then `reset` it with {option}",
+                "take off the table what it names, and its changes follow; or route the table to "
+                f"another name, then `reset` it with {option}",
             ) from error
         except UnfitLayoutError as error:
-            raise RefusedError(
+            raise self._refusal(
                 f"the files of {table} cannot be laid out as they are to be: {error}",
-                where=str(self._store),
-                risk="none: the log has its changes, and the table has what it had",
-                remedy="write what fits under partition_by, or route the table to another name; "
-                f"then `reset` it with {option}",
+                "write what fits under partition_by, or route the table to another name; then "
+                f"`reset` it with {option}",
             ) from error
 
     @contextmanager

@@ -46,6 +46,7 @@ from airflow_cdc_provider.systems.lake.tables.table import (
     Stamp,
     TableFile,
     TableMovedError,
+    is_believed,
 )
 
 if TYPE_CHECKING:
@@ -147,19 +148,17 @@ class LoadedDelta:
         files = self._table.transaction_version(_files_of(self._pipeline, self._plan_id))
         version = self._table.transaction_version(_order_of(self._pipeline, self._plan_id))
         order = version + SNAPSHOT_ORDER - 1 if version else None
-        is_sure = version is None or not files
-        if (restored := self._restored(order, is_sure=is_sure)) is not None:
+        tells_order = version is not None
+        if (restored := self._restored(files or 0, order, tells_order=tells_order)) is not None:
             return replace(restored, generation=generation, order=order)
         plan_id = "" if files is None else self._plan_id
         return Stamp(self._pipeline, plan_id, generation, files or 0, order)
 
-    def _restored(self, order: int | None, *, is_sure: bool) -> Stamp | None:
+    def _restored(self, files: int, order: int | None, *, tells_order: bool) -> Stamp | None:
         """Return what the table holds if somebody restored an older version; None if nobody did.
 
         The versions of applications stay then, so the commit that was restored is asked. If neither
-        one of ours nor a restored one is in the history, the table must have a row of that order;
-        where it had no such row, as behind a delete, only one that `is_sure` anyway is: it has no
-        changes, or is of an older version, which did not tell the order.
+        one of ours nor a restored one is in the history, the table must have a row of that order.
         """
         limit = None
         for version, told in self._commits():
@@ -169,7 +168,9 @@ class LoadedDelta:
                 limit = _version_of(told["operationParameters"])
             elif _STAMP in told:
                 return None if limit is None else _stamp_from(told[_STAMP])
-        if limit is None and (is_sure if order is None else self._has_row(order)):
+        if limit is None and is_believed(
+            files, order, tells_order=tells_order, has_row=self._has_row
+        ):
             return None
         return Stamp(self._pipeline, "", 0, 0)
 

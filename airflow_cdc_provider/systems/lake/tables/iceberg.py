@@ -65,6 +65,7 @@ from airflow_cdc_provider.systems.lake.tables.table import (
     Stamp,
     TableFile,
     TableMovedError,
+    is_believed,
 )
 
 if TYPE_CHECKING:
@@ -200,8 +201,7 @@ class IcebergTable:
 
         Properties stay when somebody sets the table back, so they count only with the snapshot
         that was made with them. One that has expired cannot be asked: then the table must have a
-        row of the greatest order. Where it had none, as behind a delete, only one without changes
-        is sure; and one of an older version, which did not tell the order.
+        row of the greatest order.
         """
         found = self._table.properties
         if _PIPELINE not in found:
@@ -214,10 +214,11 @@ class IcebergTable:
         if not written:
             return told
         last = self._last_written()
-        if last is None:
-            is_sure = not told.files or _ORDER not in found
-            if not (is_sure if order is None else self._has_row(order)):
-                last = "", 0
+        knows = _ORDER in found
+        if last is None and not is_believed(
+            told.files, order, tells_order=knows, has_row=self._has_row
+        ):
+            last = "", 0
         if last is None or last == (told.plan_id, int(written)):
             return told
         return replace(told, plan_id=last[0], files=last[1])

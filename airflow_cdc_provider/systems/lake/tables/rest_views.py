@@ -33,10 +33,10 @@ _CONFLICT = 409
 
 def views_in(catalog: Catalog, pipeline: str) -> RestViews:
     """Return a pipeline's views in a catalog. `RefusedError` if it says that it has none."""
-    if (
-        isinstance(catalog, RestCatalog) and Capability.V1_LOAD_VIEW in catalog._supported_endpoints  # noqa: SLF001 - told nowhere else
-    ):
-        return RestViews(catalog, pipeline)
+    if isinstance(catalog, RestCatalog):
+        told = catalog._supported_endpoints  # noqa: SLF001 - told in no other way
+        if Capability.V1_LOAD_VIEW in told:
+            return RestViews(catalog, pipeline)
     raise RefusedError(
         "the catalog has no views, and sink.catalog.view asks for some",
         where=f"catalog {catalog.name}",

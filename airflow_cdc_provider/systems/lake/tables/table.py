@@ -9,7 +9,7 @@ that has expired, the rows have to prove it: one of them has the greatest `_orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -109,6 +109,19 @@ class TableMovedError(Exception):
 
 class ClosedTableError(Exception):
     """Others have put something on the table that lets us not read it, or not commit to it."""
+
+
+def is_believed(
+    files: int, order: int | None, *, tells_order: bool, has_row: Callable[[int], bool]
+) -> bool:
+    """Tell whether a table has what it says, though none of our commits is in its history.
+
+    A row must have the greatest `order`. Where no row had, as behind a delete, a table is believed
+    only without `files` of changes; so is one of an older version, which never `tells_order`.
+    """
+    if order is not None:
+        return has_row(order)
+    return not files or not tells_order
 
 
 class LoadedTable(Protocol):
