@@ -7,8 +7,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    CdcError,
+    RefusedError,
+    UnsupportedTableError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import (
@@ -76,6 +82,26 @@ class TablePlan:
         """
         return self.shape.shard_column
 
+    @property
+    def is_one_split(self) -> bool:
+        """Tell whether all rows are read together, and take the place of the sink's together.
+
+        No range of the source's key finds rows at the sink: the table has no key, or the sink has
+        hashes of it.
+        """
+        return not self.schema.has_key or self.shape.hashes_key_of(self.schema)
+
+    def require_cuttable(self) -> None:
+        """Refuse to cut a split of the table, which is too big, if it cannot be cut."""
+        if self.is_one_split:
+            why = "the sink has hashes of its key" if self.schema.has_key else "it has no key"
+            raise UnsupportedTableError(
+                f"{why}, so its rows are read together",
+                where=f"table {self.schema.table}",
+                risk="none: nothing of the split was published",
+                remedy="raise snapshot.max_split_mb, if readers have that much memory",
+            )
+
     def split_at_sink(self, split: SnapshotSplit) -> SnapshotSplit:
         """Return a split by the names that its columns have at the sink.
 
@@ -83,7 +109,11 @@ class TablePlan:
         """
         if self.shape.is_identity:
             return split
-        names = self.shape.names_of(self.schema)
+        if self.is_one_split and (split.keys != KeyRange() or not split.is_whole_range):
+            raise self._not_chosen("it has hashes of their keys")
+        names = dict(
+            zip(self.schema.primary_key, self.shape.source_key_of(self.schema), strict=True)
+        )
         return replace(
             split,
             key_columns=tuple(names[name] for name in split.key_columns),
@@ -113,7 +143,9 @@ class TablePlan:
             f"rows of {self.sink_table} cannot be chosen by that: {why}",
             where=f"request for {self.schema.table}",
             risk=NOTHING_CHANGED,
-            remedy="`resync` ranges of its key, or the whole table",
+            remedy="`resync` the whole table"
+            if self.is_one_split
+            else "`resync` ranges of its key, or the whole table",
         )
 
 

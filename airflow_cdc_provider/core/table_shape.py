@@ -225,22 +225,32 @@ class TableShape:
         left_out = (c.name for c in schema.columns if c.ignored or c.name not in read)
         return schema.ignoring({*left_out})
 
+    def hashes_key_of(self, schema: TableSchema) -> bool:
+        """Tell whether the sink has hashes in the place of a column of the source's key."""
+        hashed = {each.source for each in self.columns if each.is_hashed}
+        return not hashed.isdisjoint(schema.primary_key)
+
     def key_of(self, schema: TableSchema) -> tuple[str, ...]:
         """Return the sink's key: the one given, or the source's by the names of the sink.
 
-        That of a shard begins with its column. `ValueError` if a column of the source's key is
-        left out or masked.
+        That of a shard begins with its column. `ValueError` as of `source_key_of`.
         """
         shard = (self.shard,) if self.shard else ()
-        if self.key:
-            return (*shard, *self.key)
-        names = self.names_of(schema)
-        lost = [name for name in schema.primary_key if name not in names]
-        if lost:
+        return (*shard, *(self.key or self.source_key_of(schema)))
+
+    def source_key_of(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the source's key by the names of the sink, which may have hashes of it.
+
+        `ValueError` if a column of it is left out, or masked so that two keys could be one.
+        """
+        outputs = self.columns_of(schema)
+        apart = {each.source: each.name for each in outputs if not each.mask or each.is_hashed}
+        if lost := [name for name in schema.primary_key if name not in apart]:
             raise ValueError(
-                f"{', '.join(lost)} of {schema.table} is in its key, and is left out or masked"
+                f"{', '.join(lost)} of {schema.table} is in its key, and is left out or masked; "
+                "of the masks sha256 alone keeps keys apart"
             )
-        return (*shard, *(names[name] for name in schema.primary_key))
+        return tuple(apart[name] for name in schema.primary_key)
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the shape as JSON."""
@@ -299,7 +309,7 @@ def shaped_schema(
         return replace(schema, table=table)
     _require_possible(schema, shape, added)
     key = shape.key_of(schema)
-    prefixes = (0,) * len(shape.key) if shape.key else schema.key_prefixes
+    prefixes = (0,) * len(shape.key) if shape.key else _prefixes(schema, shape)
     columns = [
         _column(schema, each, shape, added, is_key=each.name in key)
         for each in shape.columns_of(schema)
@@ -320,6 +330,13 @@ def shaped_schema(
         flavour=schema.flavour,
         key_name="" if shape.key or shape.shard else schema.key_name,
     )
+
+
+def _prefixes(schema: TableSchema, shape: TableShape) -> tuple[int, ...]:
+    """Return how much of each column the source's key takes; of hashes it is all."""
+    hashed = {each.source for each in shape.columns if each.is_hashed}
+    pairs = zip(schema.primary_key, schema.key_prefixes, strict=False)
+    return tuple(0 if name in hashed else length for name, length in pairs)
 
 
 def _output_column(form: Mapping[str, Any]) -> OutputColumn:

@@ -199,6 +199,24 @@ def test_a_splits_range_is_over_the_sinks_names() -> None:
     assert plan.split_at_sink(split) == replace(split, key_columns=("number",))
 
 
+def test_no_part_of_a_table_is_chosen_at_a_sink_that_has_hashes_of_its_key() -> None:
+    shape = TableShape((OutputColumn("number", "id", HASH),), others=True)
+    made = shaped_schema(replace(USERS, key_prefixes=(9,)), AT_SINK, shape, ADDED)
+    assert (made.primary_key, made.key_prefixes) == (("number",), (0,))
+    assert (made.column("number").type, made.column("number").nullable) == (ADDED.digest, False)
+    plan = TablePlan(USERS, made, 0, shape)
+    assert plan.is_one_split
+    whole = SnapshotSplit(USERS.table, 3, ("id",), USERS.key_kinds, KeyRange())
+    assert plan.split_at_sink(whole) == replace(whole, key_columns=("number",))
+    interval = Interval("age", 1, 9)
+    parts = {"keys": KeyRange((1,), None)}, {"chosen": interval}, {"listed": True}
+    for part in parts:
+        with pytest.raises(RefusedError, match="it has hashes of their keys"):
+            plan.split_at_sink(replace(whole, **part))
+    with pytest.raises(RefusedError, match="the sink has hashes of its key"):
+        plan.require_cuttable()
+
+
 def test_the_rows_of_a_shard_are_told_from_others_by_the_first_column_of_the_key() -> None:
     shop = OutputColumn("shop", constant="shop_1")
     shape = TableShape((shop,), others=True, shard="shop")
@@ -228,7 +246,6 @@ def test_the_rows_of_a_shard_are_told_from_others_by_the_first_column_of_the_key
         (TableShape(where=IsNull("nobody")), "no column nobody"),
         (TableShape(columns=(KEY, OutputColumn("x"))), "comes from a column, or is one constant"),
         (TableShape(columns=(KEY, OutputColumn("x", "age", FIRST_2))), "by SHA-256 or NULL"),
-        (TableShape(columns=(OutputColumn("id", "id", HASH),)), "id of shop.users is in its key"),
         (
             TableShape(columns=(KEY, OutputColumn("x", mask=FIRST_2, constant=1))),
             "which is not masked",

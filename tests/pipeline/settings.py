@@ -46,6 +46,8 @@ class Setting:
     """What of a column `extra`, added at the source, both are to have."""
     refused: dict[Stage, str] = field(default_factory=dict)
     """What a stage is refused with."""
+    by: str = "id"
+    """A column of the sink that has the numbers of the rows."""
     only: str = ""
     """The source's family that has such a table, if but one has."""
 
@@ -58,6 +60,7 @@ class Setting:
 
 
 _NO_PART = "has no key, so a part of its rows cannot be read"
+_HASHED = "has hashes of its key at the sink, so a part of its rows cannot be read"
 
 SETTINGS = (
     Setting("`where`", "filtered", """where: "city = 'Ulm'" """, where="city = 'Ulm'"),
@@ -96,6 +99,14 @@ SETTINGS = (
         "n: {sha256: {salt_env: SHOP_SALT}}}}",
         at_source=f"id, city, SHA2(CONCAT('{SALT}', n), 256), day, "
         f"SHA2(CONCAT('{SALT}', mail), 256)",
+    ),
+    Setting(
+        "`sha256` in the key",
+        "hashed_key",
+        "columns: {mask: {id: {sha256: {salt_env: SHOP_SALT}}}}",
+        at_source=f"SHA2(CONCAT('{SALT}', id), 256), city, n, day, mail",
+        by="n",
+        refused={Stage.RANGE: _HASHED, Stage.BACKFILL: _HASHED},
     ),
     Setting(
         "`columns.type`",

@@ -33,8 +33,8 @@ WRITES = (
 JULY = "2026-07-01", "2026-08-01"
 """The days of the rows from 20 to 39, and of no other."""
 PLANTED = (
-    "DELETE FROM {0} WHERE id BETWEEN 24 AND 29",
-    "UPDATE {0} SET city = 'wrong' WHERE id BETWEEN 30 AND 35",
+    "DELETE FROM {0} WHERE {1} BETWEEN 24 AND 29",
+    "UPDATE {0} SET city = 'wrong' WHERE {1} BETWEEN 30 AND 35",
 )
 
 
@@ -75,7 +75,8 @@ class Settled:
         """Change the sink's rows of July, of each table."""
         for each in self.settings:
             for statement in PLANTED:
-                self.shop.sink.execute(statement.format(each.table), database=self.shop.target)
+                planted = statement.format(each.table, each.by)
+                self.shop.sink.execute(planted, database=self.shop.target)
             assert not self.is_equal(each, each.table), each.title
 
     def is_equal(self, setting: Setting, table: str, added: str = "") -> bool:

@@ -106,7 +106,7 @@ class ChosenReads:
                 try:
                     yield from self._read(first)
                 except SplitTooBigError:
-                    waiting.extendleft(reversed(halves_of(self._job, first)))
+                    waiting.extendleft(reversed(halves_of(self._job, self._plan, first)))
 
     def _read(self, piece: SnapshotSplit) -> Iterator[Read]:
         """Read one split: first its keys that only the sink has, then its rows."""

@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.source_port import SplitReader
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import KeyList, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
@@ -59,13 +60,14 @@ class ReadAhead:
 
     def __init__(
         self,
-        job: Job,
+        halves: Callable[[SnapshotSplit], Sequence[SnapshotSplit]],
         readers: Sequence[SplitReader],
         splits: Iterator[SnapshotSplit],
         number: int,
         held: HeldReads,
     ) -> None:
-        self._job = job
+        """`halves` cuts a split that is too big in two."""
+        self._halves_of = halves
         self._gate, self._look = held.gate, held.look
         self._closing = threading.Event()
         self._splits = splits
@@ -112,7 +114,7 @@ class ReadAhead:
                 self._gate.read(leave, split.table, rows=report.rows, size=report.bytes)
                 return Read(reader, split, rows, report)
             except SplitTooBigError:
-                self._halves.extendleft(reversed(halves_of(self._job, split)))
+                self._halves.extendleft(reversed(self._halves_of(split)))
         return None
 
     def _pause(self, seconds: float) -> None:
@@ -126,12 +128,15 @@ class ReadAhead:
         return None if split is None else replace(split, number=next(self._numbers))
 
 
-def halves_of(job: Job, split: SnapshotSplit) -> tuple[SnapshotSplit, SnapshotSplit]:
+def halves_of(
+    job: Job, plan: TablePlan, split: SnapshotSplit
+) -> tuple[SnapshotSplit, SnapshotSplit]:
     """Cut a split that is too big in two: its key list if it has one, else its range."""
     if isinstance(split.chosen, KeyList) and len(split.chosen.keys) > 1:
         keys, half = split.chosen.keys, len(split.chosen.keys) // 2
         one, other = (replace(split.chosen, keys=part) for part in (keys[:half], keys[half:]))
         return replace(split, chosen=one), replace(split, chosen=other)
+    plan.require_cuttable()
     middle = job.source().middle_of(split)
     return (
         replace(split, keys=KeyRange(split.keys.start, middle)),

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from airflow_cdc_provider.columns.rows import ArrowRows
 from airflow_cdc_provider.columns.shaping import source_keys
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId, table_option
-from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestKind
@@ -46,7 +47,13 @@ from airflow_cdc_provider.engine.requests.chosen_reads import (
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows, shaped_join
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
 from airflow_cdc_provider.engine.requests.read_gate import ReadGate
-from airflow_cdc_provider.engine.requests.reads import HeldReads, Read, ReadAhead, open_readers
+from airflow_cdc_provider.engine.requests.reads import (
+    HeldReads,
+    Read,
+    ReadAhead,
+    halves_of,
+    open_readers,
+)
 from airflow_cdc_provider.engine.sink.port import JoinedRows, JoinedSplit, JoinSink
 from airflow_cdc_provider.engine.throttle.throttle import Throttle
 
@@ -122,6 +129,7 @@ class Resync:
         _require_interval(schema, self.request.scope.chosen)
         mine = [each.split for each in joined if each.split.table == schema.table]
         scope, rows = self.request.scope, self._job.spec.request_split_rows
+        plan = self._plans[schema.table]
         with ExitStack() as stack:
             boundaries = stack.enter_context(self._job.source().boundaries(rows))
             readers = open_readers(self._job, schema, self._numbers)
@@ -129,12 +137,13 @@ class Resync:
             held = HeldReads(self._gate, self._while_reading)
             if scope.chosen is None:
                 left = left_of(scope.parts, [split for split in mine if not split.listed])
+                cuts_of = _no_cuts if plan.is_one_split else boundaries
                 splits = chain.from_iterable(
-                    splits_of(schema, keys, boundaries(schema, keys.start)) for keys in left
+                    splits_of(schema, keys, cuts_of(schema, keys.start)) for keys in left
                 )
-                reads = ReadAhead(self._job, readers, splits, next_number(mine), held)
+                halves = partial(halves_of, self._job, plan)
+                reads = ReadAhead(halves, readers, splits, next_number(mine), held)
             else:
-                plan = self._plans[schema.table]
                 cuts = stack.enter_context(self._job.source().value_cuts(rows))
                 pieces = pieces_of(schema, scope, mine, (cuts, boundaries))
                 reads = ChosenReads(
@@ -193,8 +202,8 @@ class Resync:
         with closing(self._open_joins()) as sink:
             self._epoch = sink.begin(self.request.ledger_key, tuple(schemas))
             for table in self.request.scope.tables:
-                if table not in schemas or not schemas[table].has_key:
-                    continue  # nothing of a table without a key was deleted for another row
+                if table not in schemas or self._plans[table].is_one_split:
+                    continue  # of a table that is replaced whole no row was deleted for another
                 if stream and stream.progress_of(table) is not None:
                     self._bring_back(sink, schemas[table])
 
@@ -282,6 +291,11 @@ class Resync:
         is_unwanted = self.request.is_cancel_wanted and not self._is_leaving
         if self._around.is_ending() or is_unwanted:
             raise GivenUpError
+
+
+def _no_cuts(schema: TableSchema, start: Key | None) -> Iterator[Key]:  # noqa: ARG001 - as Boundaries
+    """Return no boundaries: the rows are one split."""
+    return iter(())
 
 
 def _require_interval(schema: TableSchema, chosen: Chosen | None) -> None:

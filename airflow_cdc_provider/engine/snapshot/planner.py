@@ -106,7 +106,7 @@ class Planner:
         if known and end is None:
             self._assigner.planned(schema.table)
             return
-        cuts = boundaries(schema, end)
+        cuts = () if table.plan.is_one_split else boundaries(schema, end)
         splits = splits_between(schema.table, schema.primary_key, schema.key_kinds, cuts, start=end)
         for some in _in_groups(self._numbered(splits)):
             if self._closing.is_set() or self._assigner.queue.is_stopped:

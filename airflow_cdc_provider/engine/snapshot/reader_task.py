@@ -198,12 +198,13 @@ class _Reader:
     ) -> None:
         """Cut a split that is too big in two; refuse it if that fails."""
         try:
+            self._task.plans[split.table].require_cuttable()
             assigner.cut(split, self._task.source.middle_of(split))
         except FencedError:
             raise
         except CdcError as uncut:
             what = f"{too_big.what}; and it cannot be cut: {uncut.what}"
-            assigner.refuse(split, too_big.saying(what))
+            assigner.refuse(split, too_big.saying(what).with_remedy(uncut.remedy))
 
 
 def reader_rows(task: ReaderTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -159,7 +159,8 @@ class Comparison:
 
     def _differing_keys(self) -> tuple[Key, ...]:
         """Return the keys that differ where no ranges are known; none if they are too many."""
-        if self.truncated or self.places or len(self.confirmed) > _MOST_KEYS:
+        too_many = self.truncated or len(self.confirmed) > _MOST_KEYS
+        if too_many or self.places or self.pair.is_one_split:
             return ()
         if self.pair.source_keys is None:
             return tuple(self.confirmed)

@@ -63,8 +63,11 @@ class HashedTable:
     table: TableId
     side: ColumnsSide
     turn: Callable[[KeyedRows], TurnedRows]
-    own_key: Callable[[Key], Key | None]
-    """Returns the side's key for one of the sink's; None if the side cannot have such a row."""
+    own_key: Callable[[Key], Key | None] | None
+    """Returns the side's key for one of the sink's; None if the side cannot have such a row.
+
+    Without it no key tells another, and each look for keys reads all rows.
+    """
     names: tuple[str, ...]
     """The compared columns in lower case."""
     dates: frozenset[int]
@@ -155,9 +158,10 @@ class HashedTable:
 
     def _rows_of(self, keys: Collection[Key]) -> Iterator[KeyedRows]:
         """Yield the rows that have one of these keys, and maybe others."""
-        if not self.has_key or (not self.seeks and len(keys) > _MOST_SOUGHT):
+        own_key = self.own_key
+        if not self.has_key or own_key is None or (not self.seeks and len(keys) > _MOST_SOUGHT):
             return self.side.rows(_EVERYTHING)
-        return self.side.rows_of([own for own in map(self.own_key, keys) if own is not None])
+        return self.side.rows_of([own for own in map(own_key, keys) if own is not None])
 
     def _hashes(
         self,

@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.row_filters import columns_in
 from airflow_cdc_provider.core.table_schema import ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import OutputColumn, TableShape
 from airflow_cdc_provider.engine.verify.hashed_table import HashedTable
-from airflow_cdc_provider.engine.verify.turning import SourceTurning, sink_rows, source_key
+from airflow_cdc_provider.engine.verify.turning import SinkTurning, SourceTurning, source_key
 
 SourceKeys = Callable[[Collection[Key]], Mapping[Key, Key]]
 
@@ -58,6 +58,8 @@ class ComparedTable:
     """Returns the source's keys of rows by the sink's; None where both are the same."""
     has_same_key_columns: bool = True
     """The sink's key has the columns of the source's, in whatever order, and no others."""
+    is_one_split: bool = False
+    """No key finds rows at both sides: where some differ, all are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ class _Columns:
         """Return the table's two sides."""
         key = self._key()
         sources = tuple(each.source for each in key if each.source)
+        is_hashed = _is_hashed(key)
         is_aligned = len(sources) == len(key) and sources == self.here.primary_key
         at_sink = self.wanted.key_kinds[len(self.wanted.primary_key) - len(key) :]
         kinds = self.here.key_kinds if is_aligned else at_sink
@@ -195,11 +198,17 @@ class _Columns:
             kinds,
             here,
             self._sink(key, names, is_plain=is_plain),
-            bool(key) and is_aligned and is_plain and orders_alike and self._have_ranges,
+            bool(key)
+            and is_aligned
+            and is_plain
+            and orders_alike
+            and self._have_ranges
+            and not is_hashed,
             BY_COLUMNS,
             why,
             None if is_aligned else self._source_keys(key, here),
             len(sources) == len(key) and set(sources) == set(self.here.primary_key),
+            is_one_split=is_hashed,
         )
 
     def _key(self) -> tuple[OutputColumn, ...]:
@@ -222,14 +231,14 @@ class _Columns:
         read = {each.source for each in plan.shape.columns_of(self.here)} | set(_filtered_by(plan))
         read |= set(self.here.primary_key)
         names = tuple(column.name for column in self.here.columns if column.name in read)
-        sourced = tuple(each for each in key if each.source)
+        sourced = tuple(each for each in key if each.source and not each.is_hashed)
         own = ColumnsRead(self.here, names, tuple(each.source for each in sourced), is_plain)
         other = ColumnsRead(self.there, (), self._at_sink(each.name for each in sourced), is_plain)
         return HashedTable(
             self.here.table,
             self.pairing.source.columns_of(own, other),
             SourceTurning(plan, key, is_plain),
-            partial(source_key, key, is_plain=is_plain),
+            None if _is_hashed(key) else partial(source_key, key, is_plain=is_plain),
             self._folded(),
             self._places(TypeKind.TEMPORAL),
             self._documents(),
@@ -241,7 +250,8 @@ class _Columns:
         self, key: tuple[OutputColumn, ...], names: tuple[str, ...], *, is_plain: bool
     ) -> HashedTable:
         """Return the sink's side: of a shared table its shard's rows."""
-        named, shard = tuple(each.name for each in key), self.plan.shard
+        named = tuple(each.name for each in key if not each.is_hashed)
+        shard = self.plan.shard
         if shard is not None:
             shard = replace(shard, name=self._at_sink((shard.name,))[0])
         own = ColumnsRead(self.there, self._at_sink(names), self._at_sink(named), is_plain, shard)
@@ -250,8 +260,11 @@ class _Columns:
         return HashedTable(
             self.there.table,
             self.pairing.sink.columns_of(own, other),
-            partial(sink_rows, flag=names.index(flag) if flag else None),
-            lambda asked: asked,
+            SinkTurning(
+                tuple(names.index(each.name) if each.is_hashed else None for each in key),
+                names.index(flag) if flag else None,
+            ),
+            None if _is_hashed(key) else lambda asked: asked,
             self._folded(),
             self._places(TypeKind.TEMPORAL),
             self._documents(),
@@ -288,6 +301,11 @@ class _Columns:
         if all(name in places for name in columns):
             return lambda keys: {k: tuple(k[places[name]] for name in columns) for k in keys}
         return lambda keys: here.other_keys(keys, columns)
+
+
+def _is_hashed(key: Iterable[OutputColumn]) -> bool:
+    """Tell whether the sink's key has a hash, by which neither side finds a row."""
+    return any(each.is_hashed for each in key)
 
 
 def _filtered_by(plan: TablePlan) -> Iterable[str]:

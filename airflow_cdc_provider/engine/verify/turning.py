@@ -36,7 +36,7 @@ class SourceTurning:
     key: tuple[OutputColumn, ...]
     """Where the columns of the sink's key come from."""
     is_plain: bool
-    """Keys are values, else texts."""
+    """Keys are values, else texts; hashes are values."""
 
     def __call__(self, read: KeyedRows) -> TurnedRows:
         """Return the copied rows among those that were read, as the sink has them."""
@@ -45,17 +45,20 @@ class SourceTurning:
         if copied is not None:
             rows = rows.filter(copied)
             keys = tuple(column.filter(copied) for column in keys)
-        columns = tuple(sink_columns(rows, self.plan).columns)
-        return TurnedRows(tuple(self._key(keys, rows.num_rows)), columns, rows)
+        turned = sink_columns(rows, self.plan)
+        return TurnedRows(tuple(self._key(keys, turned)), tuple(turned.columns), rows)
 
-    def _key(self, sourced: Sequence[pa.Array], count: int) -> Iterator[pa.Array]:
-        """Yield the columns of the sink's key: those that were read, and the constant ones."""
+    def _key(self, sourced: Sequence[pa.Array], turned: pa.RecordBatch) -> Iterator[pa.Array]:
+        """Yield the columns of the sink's key: those that were read, hashed and constant ones."""
         left = iter(sourced)
         for each in self.key:
-            if each.source:
+            if each.is_hashed:
+                yield turned.column(each.name)
+            elif each.source:
                 yield next(left)
             else:
-                yield pa.repeat(pa.scalar(_constant(each, is_plain=self.is_plain)), count)
+                constant = pa.scalar(_constant(each, is_plain=self.is_plain))
+                yield pa.repeat(constant, turned.num_rows)
 
     def _with_dates(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with dates, instead of texts, where rows are chosen by them."""
@@ -99,15 +102,25 @@ def source_key(key: Sequence[OutputColumn], asked: Key, *, is_plain: bool) -> Ke
     return tuple(parts)
 
 
-def sink_rows(read: KeyedRows, *, flag: int | None) -> TurnedRows:
-    """Return the sink's rows without those that are marked as deleted, by the flag's place."""
-    if flag is None:
-        return TurnedRows(read.keys, tuple(read.rows.columns), read.rows)
-    marked = pc.equal(read.rows.column(flag), 1)
-    living = mask_of(~np.asarray(marked.fill_null(False)))  # noqa: FBT003 - Arrow's own signature
-    rows = read.rows.filter(living)
-    keys = tuple(column.filter(living) for column in read.keys)
-    return TurnedRows(keys, tuple(rows.columns), rows)
+@dataclass(frozen=True, slots=True)
+class SinkTurning:
+    """Turns the sink's rows into those that the source has, too."""
+
+    key: tuple[int | None, ...]
+    """The place of each column of the key that is a hash; None: it is read as a key."""
+    flag: int | None
+    """The place of the column by which rows are marked as deleted."""
+
+    def __call__(self, read: KeyedRows) -> TurnedRows:
+        """Return the rows among those that were read that are not marked as deleted."""
+        rows, keys = read.rows, read.keys
+        if self.flag is not None:
+            marked = pc.equal(rows.column(self.flag), 1).fill_null(False)  # noqa: FBT003 - Arrow's
+            living = mask_of(~np.asarray(marked))
+            rows, keys = rows.filter(living), tuple(column.filter(living) for column in keys)
+        left = iter(keys)
+        own = tuple(next(left) if at is None else rows.column(at) for at in self.key)
+        return TurnedRows(own, tuple(rows.columns), rows)
 
 
 def _constant(column: OutputColumn, *, is_plain: bool) -> KeyPart:

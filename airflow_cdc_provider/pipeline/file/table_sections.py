@@ -73,8 +73,8 @@ class ColumnsSection(Section):
     mask: dict[_ColumnName, MaskSetting | None] = Field(
         default_factory=dict,
         description="Columns of which the sink does not get the values: `{first: 2}`, `{last: 4}`, "
-        '`{fixed: "***"}`, `{sha256: {salt_env: SHOP_SALT}}`, or `null`, by which they are NULL. A '
-        "column of the key cannot be.",
+        '`{fixed: "***"}`, `{sha256: {salt_env: SHOP_SALT}}`, or `null`, by which they are NULL. '
+        "Of a column of the key only `sha256`.",
         examples=[{"email": {"first": 2}, "birthday": None}],
     )
     type: dict[_ColumnName, _TypeName] = Field(

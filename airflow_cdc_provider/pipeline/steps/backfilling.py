@@ -11,9 +11,9 @@ from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.range_requests import (
-    planned_schema,
+    planned_table,
     refused,
-    require_key,
+    require_parts,
     resync_scope,
 )
 from airflow_cdc_provider.pipeline.steps.sink import source_of
@@ -27,8 +27,9 @@ def backfill_scope(
     `end` is the first value that is not read. None is an open end; at most one of both may be None.
     """
     (named,) = resync_scope(run, [table]).tables
-    schema = planned_schema(run, named)
-    require_key(schema)
+    plan = planned_table(run, named)
+    require_parts(plan)
+    schema = plan.schema
     if start is None and end is None:
         raise refused(
             "an interval has an end on one side at least",

@@ -125,17 +125,16 @@ class _Looks:
 
 def key_at_sink(plan: TablePlan) -> tuple[str, ...]:
     """Return the columns of the source's key by their names at the sink; refuse if it lacks one."""
-    names = _names_at_sink(plan)
-    lost = [name for name in plan.schema.primary_key if name not in names]
-    if lost:
+    try:
+        return plan.shape.source_key_of(plan.schema)
+    except ValueError as error:
         raise RefusedError(
-            f"{plan.sink_table} does not have {', '.join(lost)} of the key of {plan.schema.table}",
+            str(error),
             where="the sink",
             risk=NOTHING_CHANGED,
             remedy="read the whole table again: `reset` with "
             f"{table_option(plan.schema.table)}, and run",
-        )
-    return tuple(names[name] for name in plan.schema.primary_key)
+        ) from None
 
 
 def _at_sink(chosen: Chosen | None, plan: TablePlan) -> Chosen | None:

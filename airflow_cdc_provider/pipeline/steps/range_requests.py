@@ -97,23 +97,24 @@ def resync_scope(
             "a range of keys is one table's, and so is a condition",
             "name that one table with --table",
         )
-    schema = plans[named[0]].schema
+    plan = plans[named[0]]
     if is_part:
-        require_key(schema)
+        require_parts(plan)
     if from_key is not None or to_key is not None:
-        ranges = (_range(run, schema, from_key, to_key),)
-    scope = Scope(named, ranges, None if where is None else _condition(run, schema, where))
+        ranges = (_range(run, plan.schema, from_key, to_key),)
+    scope = Scope(named, ranges, None if where is None else _condition(run, plan.schema, where))
     chosen = [plans[table] for table in scope.tables]
     _require_as_planned(run, chosen)
     require_last_node(run, chosen)
     return scope
 
 
-def require_key(schema: TableSchema) -> None:
-    """Refuse to read a part of the rows of a table without a key again."""
-    if not schema.has_key:
+def require_parts(plan: TablePlan) -> None:
+    """Refuse to read a part of a table's rows again if the sink cannot find it."""
+    if plan.is_one_split:
+        why = "hashes of its key at the sink" if plan.schema.has_key else "no key"
         raise refused(
-            f"{schema.table} has no key, so a part of its rows cannot be read again",
+            f"{plan.schema.table} has {why}, so a part of its rows cannot be read again",
             "ask for the whole table by `resync`",
         )
 
@@ -202,9 +203,9 @@ def _waiting_if_large(
     return replace(request, status=status, estimated_rows=estimated.source_rows)
 
 
-def planned_schema(run: Run, table: TableId) -> TableSchema:
-    """Return a table's definition as it was planned."""
-    return _planned(run, _plans(run), table).schema
+def planned_table(run: Run, table: TableId) -> TablePlan:
+    """Return a table's plan."""
+    return _planned(run, _plans(run), table)
 
 
 def wait_for(

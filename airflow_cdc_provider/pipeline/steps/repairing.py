@@ -23,7 +23,7 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
 from airflow_cdc_provider.pipeline.steps.range_requests import (
     ask_resync,
-    planned_schema,
+    planned_table,
 )
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
@@ -67,8 +67,8 @@ def _scope(run: Run, verdict: TableVerdict) -> Scope:
     """Return the scope that covers a table's differing rows."""
     if KeyRange() not in verdict.differing:
         return Scope((verdict.table,), verdict.differing)
-    schema = planned_schema(run, verdict.table)
-    if not schema.has_key:
+    plan = planned_table(run, verdict.table)
+    if plan.is_one_split:
         return Scope((verdict.table,))
-    listed = offered(source_of(run), ReadsText).key_list(schema, verdict.differing_keys)
+    listed = offered(source_of(run), ReadsText).key_list(plan.schema, verdict.differing_keys)
     return Scope((verdict.table,), (), listed)

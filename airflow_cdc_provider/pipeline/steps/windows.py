@@ -28,9 +28,9 @@ from airflow_cdc_provider.pipeline.file.model import BackfillTable
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope, interval_column
 from airflow_cdc_provider.pipeline.steps.range_requests import (
-    planned_schema,
+    planned_table,
     refused,
-    require_key,
+    require_parts,
     resync_scope,
 )
 from airflow_cdc_provider.pipeline.steps.sink import source_of
@@ -82,7 +82,7 @@ def _as_in_file(table: str) -> str:
 def window_scope(run: Run, table: str, by: TimeColumn, window: Window) -> Scope:
     """Return the scope of a backfill of the rows whose time column is in a window."""
     (named,) = resync_scope(run, [table]).tables
-    schema = planned_schema(run, named)
+    schema = planned_table(run, named).schema
     column = interval_column(schema, by.name)
     start, end = _ends(window, column, _clock(run, schema, column, by), by)
     return backfill_scope(run, table, column.name, start=start, end=end)
@@ -90,11 +90,10 @@ def window_scope(run: Run, table: str, by: TimeColumn, window: Window) -> Scope:
 
 def backfill_findings(run: Run, plans: Iterable[TablePlan]) -> Iterator[Finding]:
     """Yield a finding for each table of the file's `backfill` that cannot have windows."""
-    schemas = {str(TablePattern.of(plan.schema.table)): plan.schema for plan in plans}
+    known = {str(TablePattern.of(plan.schema.table)): plan for plan in plans}
     is_new = not run.store.is_handed_off(run.name)
     for name, table in run.model.backfill.items():
-        schema = schemas.get(name)
-        what = _speaks_against(run, schema, TimeColumn.of(table))
+        what = _speaks_against(run, known.get(name), TimeColumn.of(table))
         if what:
             yield Finding(
                 PipelineCode.BACKFILL_COLUMN,
@@ -107,13 +106,13 @@ def backfill_findings(run: Run, plans: Iterable[TablePlan]) -> Iterator[Finding]
             )
 
 
-def _speaks_against(run: Run, schema: TableSchema | None, by: TimeColumn) -> tuple[str, str] | None:
+def _speaks_against(run: Run, plan: TablePlan | None, by: TimeColumn) -> tuple[str, str] | None:
     """Return problem and fix if a table's column cannot have windows, else None."""
-    if schema is None:
+    if plan is None:
         return "backfill names it, and the pipeline does not copy it", "correct the file's backfill"
     try:
-        require_key(schema)
-        _clock(run, schema, interval_column(schema, by.name), by)
+        require_parts(plan)
+        _clock(run, plan.schema, interval_column(plan.schema, by.name), by)
     except CdcError as error:
         return error.what, error.remedy
     return None

@@ -10,6 +10,7 @@ import pytest
 from airflow_cdc_provider.core.codec import split_from_json, split_to_json
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.splits import KeyList, SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
@@ -28,6 +29,7 @@ def table(*types: str) -> TableSchema:
 
 
 SCHEMA = table("varchar")
+PLAN = TablePlan.alike(SCHEMA, NAMES, 0)
 NOBODY: Any = None
 
 
@@ -49,15 +51,15 @@ def test_a_list_is_one_piece_and_nothing_is_left_behind_it() -> None:
 
 def test_what_joined_as_a_part_of_the_list_is_not_read_again() -> None:
     (piece,) = pieces([])
-    one, other = halves_of(NOBODY, piece)
+    one, other = halves_of(NOBODY, PLAN, piece)
     assert keys_of(one) + keys_of(other) == KEYS
     (left,) = pieces([one])
     assert keys_of(left) == keys_of(other)
-    assert pieces([one, *halves_of(NOBODY, other)]) == []
+    assert pieces([one, *halves_of(NOBODY, PLAN, other)]) == []
 
 
 def test_a_piece_is_read_back_as_it_was_stored() -> None:
-    for piece in (*pieces([]), *halves_of(NOBODY, pieces([])[0])):
+    for piece in (*pieces([]), *halves_of(NOBODY, PLAN, pieces([])[0])):
         assert split_from_json(split_to_json(piece)) == piece
 
 

@@ -164,7 +164,8 @@ class _Shaped:
     def _keys(self) -> Iterator[str]:
         """Yield the primary key, and the other keys and checks whose columns are all there."""
         unique = {self._target.key_name, *(key.name for key in self._target.unique_keys)}
-        has_own_key = bool(self._shape.key or self._shape.shard)
+        shape = self._shape
+        has_own_key = bool(shape.key or shape.shard or shape.hashes_key_of(self._schema))
         if has_own_key:
             yield f"PRIMARY KEY ({', '.join(self._key_parts())})"
         for key in self._parsed.keys:

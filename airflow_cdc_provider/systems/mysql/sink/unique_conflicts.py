@@ -93,8 +93,7 @@ def _names_of_ranges(plan: TablePlan) -> tuple[str, ...]:
     """Return the sink's columns that ranges of the source's key are over."""
     if plan.shape.is_identity:
         return plan.target.primary_key
-    at_sink = plan.shape.names_of(plan.schema)
-    return tuple(at_sink[name] for name in plan.schema.primary_key)
+    return plan.shape.source_key_of(plan.schema)
 
 
 def _in_one_of(key: Sequence[str], ranges: Sequence[KeyRange]) -> str:
