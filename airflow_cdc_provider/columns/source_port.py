@@ -433,6 +433,9 @@ class FollowsDefinitions(Protocol):
         `old`. None if that does not say for sure.
         """
 
+    def needed(self, schema: TableSchema, names: Collection[str]) -> Collection[str]:
+        """Return those of some columns that each new row has to name: they have no default."""
+
 
 @runtime_checkable
 class ShowsLog(Protocol):

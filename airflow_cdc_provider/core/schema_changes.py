@@ -39,6 +39,10 @@ class ChangeKind(StrEnum):
     """It has another name, and nothing has taken its own."""
 
 
+CARRIED = frozenset({ChangeKind.ADD_COLUMN, ChangeKind.MODIFY_COLUMN})
+"""Kinds that an edge may carry to its other node: writers of the old definition survive them."""
+
+
 class Policy(StrEnum):
     """What is done about a change of a definition: apply, ignore or stop."""
 
@@ -60,24 +64,34 @@ class SchemaPolicy:
     rows: Policy = Policy.APPLY
     drop_table: Policy = Policy.IGNORE
     rename_table: Policy = Policy.APPLY
+    from_node: str = ""
+    """The node of an edge from which changes of definitions are carried to the other node.
+
+    Empty: people make each change at both nodes.
+    """
 
     def of(self, kind: ChangeKind) -> Policy:
         """Return the policy for a kind of change."""
         found: Policy = getattr(self, kind.value)
         return found
 
-    @property
-    def stopping(self) -> SchemaPolicy:
-        """Return the policy that stops a table for each change of it, but where it goes."""
-        kept = {"drop_table", "rename_table"}
+    def on_edge(self, src_node: str) -> SchemaPolicy:
+        """Return the policy on an edge from a node.
+
+        A table stops for each change that is not carried, but where it goes.
+        """
+        kept = {"drop_table", "rename_table", "from_node"}
+        if self.from_node == src_node:
+            kept |= {kind.value for kind in CARRIED}
         stops = {each.name: Policy.STOP for each in fields(self) if each.name not in kept}
         return replace(self, **stops)
 
     @classmethod
     def from_json(cls, form: Mapping[str, str]) -> SchemaPolicy:
         """Read the policies from JSON; kinds that are left out have their default."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: Policy(value) for name, value in form.items() if name in known})
+        known = {field.name for field in fields(cls)} - {"from_node"}
+        policies = {name: Policy(value) for name, value in form.items() if name in known}
+        return cls(**policies, from_node=form.get("from_node") or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ def _of_topology(own: Sequence[EdgeFile], outside: Sequence[PipelineEnds]) -> It
     """Yield what is wrong with one topology."""
     disagree = (*_disagreeing(own), *_respelled_nodes(own), *_disagreeing_rules(own))
     yield from disagree or wrong_shape(own)
+    yield from _disagreeing_definitions(own)
     yield from _no_mesh_yet(own)
     yield from _servers(own)
     yield from _unlike_tables(own)
@@ -142,6 +143,22 @@ def _disagreeing_rules(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
                 "nodes would keep different rows",
                 "write the same tables with the same rules in the files of both edges",
             )
+
+
+def _disagreeing_definitions(edges: Sequence[EdgeFile]) -> Iterator[EdgeProblem]:
+    """Yield edges back that expect changes of definitions from another node than the edge there."""
+    by_pair = {each.pair: each for each in edges}
+    for (src, dst), there in by_pair.items():
+        back = by_pair.get((dst, src))
+        if back is None or src > dst or back.definitions_from == there.definitions_from:
+            continue
+        says = [each.definitions_from or "both nodes" for each in (there, back)]
+        yield EdgeProblem(
+            back.file,
+            ("schema_changes", "from_node"),
+            f"here definitions are changed at {says[1]}, and in {there.file} at {says[0]}",
+            "write the same from_node in the files of both edges, or in none",
+        )
 
 
 def _default(edge: Topology) -> tuple[bool, ConflictRule]:

@@ -75,6 +75,8 @@ class EdgeFile:
 
     edge: Topology
     ends: PipelineEnds
+    definitions_from: str = ""
+    """The node where definitions are changed; empty: at both."""
 
     @property
     def file(self) -> str:

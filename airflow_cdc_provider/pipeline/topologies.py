@@ -80,7 +80,7 @@ def topologies_of(files: Iterable[FolderFile], dsn_of: DsnOf | None) -> FolderTo
     servers = _Servers(dsn_of)
     ends = {name: _ends(name, each.model, servers) for name, each in loaded.items()}
     edges = [
-        EdgeFile(each.model.edge, ends[name])
+        EdgeFile(each.model.edge, ends[name], each.model.schema_changes.from_node or "")
         for name, each in loaded.items()
         if each.model.edge is not None
     ]

@@ -152,6 +152,16 @@ def test_two_topologies_that_copy_the_same_tables_between_two_servers_are_refuse
     assert all("would go round for ever" in each.what for each in found)
 
 
+def test_both_edges_of_a_pair_name_the_same_node_for_definitions() -> None:
+    there, back = PAIR
+    of_a = [replace(each, definitions_from="a") for each in PAIR]
+    assert not check_topologies(of_a)
+    found = only([of_a[0], back])
+    assert (found.file, found.key) == ("b_a.yaml", ("schema_changes", "from_node"))
+    assert "here definitions are changed at both nodes, and in a_b.yaml at a" in found.what
+    assert "at both nodes" in only([there, of_a[1]]).what
+
+
 def test_both_edges_of_a_pair_settle_conflicts_alike() -> None:
     def winning(winner: str, each: EdgeFile) -> EdgeFile:
         return replace(each, edge=replace(each.edge, winner=winner))

@@ -61,6 +61,26 @@ def test_an_edge_is_read_as_it_is_written() -> None:
     assert mesh.is_mesh
 
 
+def test_one_node_may_be_that_where_definitions_are_changed() -> None:
+    carried = ChangeKind.ADD_COLUMN, ChangeKind.MODIFY_COLUMN
+    of_src, of_dst = (
+        parse_pipeline(f"{EDGE}schema_changes: {{from_node: {node}}}\n").model.schema_policy
+        for node in ("berlin", "paris")
+    )
+    assert {of_src.of(kind) for kind in carried} == {Policy.APPLY}
+    assert {of_dst.of(kind) for kind in carried} == {Policy.STOP}
+    assert of_src.of(ChangeKind.DROP_COLUMN) is Policy.STOP
+    assert (of_src.from_node, of_dst.from_node) == ("berlin", "paris")
+
+
+def test_where_definitions_are_changed_is_refused_where_it_says_nothing() -> None:
+    of_rome = "schema_changes: {from_node: rome}\n"
+    assert "rome is no node of this edge" in refused(EDGE + of_rome)
+    assert "the file has no topology" in refused(EDGE.partition("topology:")[0] + of_rome)
+    of_berlin = "schema_changes: {from_node: berlin}\n"
+    assert "could not be settled alike" in refused(EDGE + _CONFLICTS + _WINNER + of_berlin)
+
+
 def test_a_table_may_stop_alone_also_where_conflicts_are_settled() -> None:
     guarded = parse_pipeline(EDGE + _CONFLICTS + _WINNER).model
     assert guarded.edge is not None

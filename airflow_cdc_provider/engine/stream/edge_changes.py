@@ -1,9 +1,14 @@
 """A change of definition on an edge of a topology: followed once both nodes have made it.
 
-What an edge alters at its sink would come back in that server's log, and the opposite edge could
-not tell it from what a person did there. So an edge alters nothing. Where its sink's table has the
-new definition already, the change is passed, and the rows flow on; else the table stops, and a
+What an edge alters at its sink comes back in that server's log, and the opposite edge cannot tell
+it from what a person did there. So, as a rule, an edge alters nothing. Where its sink's table has
+the new definition already, the change is passed, and the rows flow on; else the table stops, and a
 person makes the same change at the other node.
+
+Where one node is named as that from which definitions come, the edge from it carries what rows of
+the old definition survive: new columns that no row has to name, and wider types. The edge back
+meets the statement in the other node's log, and its sink has that definition, or is ahead of it by
+changes that are on their way.
 """
 
 from __future__ import annotations
@@ -75,6 +80,20 @@ def why_not_passed(sink: Sink, after: TablePlan) -> str:
     except CdcError as error:
         return error.what
     return ""
+
+
+def is_ahead(sink: Sink, after: TablePlan) -> bool:
+    """Tell whether the sink's table holds the source's rows as they are now, and maybe more."""
+    if not isinstance(sink, HasOwnLog):
+        return False
+    with sink.own_log().catalogue() as catalogue:
+        found = catalogue.schemas([after.sink_table]).get(after.sink_table)
+    if found is None or not _names(after.target) <= _names(found):
+        return False
+    if _unique(found) != _unique(after.target):
+        return False
+    with closing(sink.open_tables()) as tables:
+        return not tables.drifted([after])
 
 
 def _names(schema: TableSchema) -> frozenset[str]:

@@ -38,6 +38,7 @@ from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import (
+    CARRIED,
     ChangeKind,
     Difference,
     Policy,
@@ -61,7 +62,12 @@ from airflow_cdc_provider.engine.stream.early_log import (
     is_in_step,
     truncation,
 )
-from airflow_cdc_provider.engine.stream.edge_changes import COPY_ANEW, never_passed, why_not_passed
+from airflow_cdc_provider.engine.stream.edge_changes import (
+    COPY_ANEW,
+    is_ahead,
+    never_passed,
+    why_not_passed,
+)
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.stream_control import Following
 
@@ -348,6 +354,78 @@ class SchemaChanges:
         return change
 
     def _on_edge(
+        self,
+        stream: StreamSplit,
+        plan: TablePlan,
+        said: _Statements,
+        now: TableSchema,
+        stopped_by: TableChangedError,
+    ) -> SchemaChange:
+        """Return a change that an edge carries, or that both nodes have made already."""
+        carried = self._carried(stream, plan, said, now, stopped_by)
+        return carried or self._made_at_both(stream, plan, said, now, stopped_by)
+
+    def _carried(
+        self,
+        stream: StreamSplit,
+        plan: TablePlan,
+        said: _Statements,
+        now: TableSchema,
+        stopped_by: TableChangedError,
+    ) -> SchemaChange | None:
+        """Return a change that comes from the node where definitions are changed.
+
+        It is made at the other node, or comes back from there as nothing. None if people make it.
+        """
+        edge, node = self._job.spec.edge, self._job.spec.schema_changes.from_node
+        if edge is None or node not in {edge.src_node, edge.dst_node}:
+            return None
+        if node == edge.dst_node:
+            return self._come_back(stream, plan, said, now)
+        try:
+            change = self._followed(stream, plan, said, now, stopped_by)
+        except TableChangedError:
+            change = None
+        if change is None or change.rereads:
+            change = self._first_alone(stream, plan, said, now, stopped_by)
+        if change is None or not self._is_survived(change.difference, plan, change.after):
+            return None
+        return None if self._refused(change.after) else change
+
+    def _come_back(
+        self, stream: StreamSplit, plan: TablePlan, said: _Statements, now: TableSchema
+    ) -> SchemaChange | None:
+        """Return a change that the sink's node made first, where it may be ahead by more."""
+        sink, first = self._job.sink(), said.first
+        at_first = now
+        if len(said.named) > 1:
+            between = self._definitions.after_first(plan.schema, now, said.named)
+            if between is None:
+                return None
+            at_first = between
+        try:
+            after = redefined(plan, at_first, sink)
+        except TableChangedError:
+            return None
+        effects = [statement.effect for statement in first.found]
+        found = self._difference_between(plan, after, effects)
+        if first.truncates or found.why or not is_in_step(stream, plan.schema.table):
+            return None
+        if not self._is_survived(found, plan, after) or not is_ahead(sink, after):
+            return None
+        return SchemaChange(plan, after, Difference(), first.through, first.found[0].sql[:300])
+
+    def _is_survived(self, found: Difference, before: TablePlan, after: TablePlan) -> bool:
+        """Tell whether rows of the old definition find their place, as they are, in the new one."""
+        if found.refused or found.why or not found.kinds <= CARRIED:
+            return False
+        was, now = (
+            [plan.schema.column(name).type.scale for name in found.modified]
+            for plan in (before, after)
+        )
+        return was == now and not self._definitions.needed(after.schema, found.added)
+
+    def _made_at_both(
         self,
         stream: StreamSplit,
         plan: TablePlan,

@@ -41,7 +41,7 @@ from airflow_cdc_provider.pipeline.file.sections import AnySink, AnySource
 from airflow_cdc_provider.pipeline.file.snapshot_section import SnapshotSection
 from airflow_cdc_provider.pipeline.file.table_choice import keys_in, shape_in
 from airflow_cdc_provider.pipeline.file.table_sections import TableSection
-from airflow_cdc_provider.pipeline.file.topology_section import TopologySection
+from airflow_cdc_provider.pipeline.file.topology_section import TopologyName, TopologySection
 from airflow_cdc_provider.systems.sections.base import Reference as Reference
 from airflow_cdc_provider.systems.sections.base import Section
 
@@ -197,6 +197,13 @@ class SchemaChangesSection(Section):
         description="The table gets another name, and none takes its own: it is not copied any "
         "more, and what becomes of its rows at the sink is what `drop_table` says. Under its new "
         "name it is a new table, see `source.new_tables`.",
+    )
+    from_node: TopologyName | None = Field(
+        default=None,
+        description="In a [topology](two_nodes.md#change-a-table): the node of this edge where "
+        "definitions are changed. The other node gets its new columns and wider types; without it "
+        "a person makes each change at both.",
+        examples=["berlin"],
     )
 
 
@@ -472,7 +479,7 @@ class PipelineFile(Section):
     def schema_policy(self) -> SchemaPolicy:
         """Return the policy for each kind of schema change, with the defaults of the file."""
         written = SchemaPolicy.from_json(self.schema_changes.model_dump())
-        return written if self.topology is None else written.stopping
+        return written if self.topology is None else written.on_edge(self.topology.src_node)
 
     @property
     def source_options(self) -> SourceOptions:

@@ -44,10 +44,15 @@ LEDGER_TABLES = frozenset(
 """Names in the ledger's database that no marker may have."""
 
 
+_OF_AN_EDGE: Path = ("schema_changes", "from_node")
+
+
 def check_topology(file: PipelineFile) -> Iterator[Found]:
     """Yield what does not go together with the file's topology; nothing if it has none."""
     section = file.topology
     if section is None:
+        if file.schema_changes.from_node is not None:
+            yield _OF_AN_EDGE, "it names a node, and the file has no topology", "remove it"
         return
     yield from _regexes(file, section)
     yield from _nodes(section)
@@ -58,6 +63,7 @@ def check_topology(file: PipelineFile) -> Iterator[Found]:
     yield from _stream(file)
     yield from _rows_that_differ(file)
     yield from _definitions_that_differ(file)
+    yield from _node_of_definitions(file, section)
 
 
 def _regexes(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
@@ -336,6 +342,22 @@ def _rows_that_differ(file: PipelineFile) -> Iterator[Found]:
         )
 
 
+def _node_of_definitions(file: PipelineFile, section: TopologySection) -> Iterator[Found]:
+    """Yield what is wrong with the node where definitions are changed."""
+    node, nodes = file.schema_changes.from_node, (section.src_node, section.dst_node)
+    if node is None:
+        return
+    if node not in nodes:
+        fix = f"write {nodes[0]} or {nodes[1]}, the same in both edges' files"
+        yield _OF_AN_EDGE, f"{node} is no node of this edge", fix
+    if section.conflicts is not None:
+        yield (
+            _OF_AN_EDGE,
+            "a row that both nodes change while a column is on its way could not be settled alike",
+            "remove it: make each change at both nodes; or remove conflicts",
+        )
+
+
 def _definitions_that_differ(file: PipelineFile) -> Iterator[Found]:
     """Yield policies by which the tables of the nodes would come to differ."""
     if "new_tables" in file.source.model_fields_set and file.source.new_tables == "add":
@@ -345,7 +367,7 @@ def _definitions_that_differ(file: PipelineFile) -> Iterator[Found]:
             "write tell, or leave it out: in a topology that is tell",
         )
     section = file.schema_changes
-    for key in sorted(section.model_fields_set - {"drop_table", "rename_table"}):
+    for key in sorted(section.model_fields_set - {"drop_table", "rename_table", "from_node"}):
         if getattr(section, key) != "stop":
             yield (
                 ("schema_changes", key),

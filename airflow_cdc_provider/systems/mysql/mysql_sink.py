@@ -109,8 +109,9 @@ class MySqlSink:
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
         """Return the preflight findings about the sink and its tables."""
-        found = sink_look(self.endpoint, plans, source.facts)
-        if self.settings.edge is None:
+        is_node = self.settings.edge is not None
+        found = sink_look(self.endpoint, plans, source.facts, is_node=is_node)
+        if not is_node:
             return found
         own_log = self.own_log().preflight(is_new=False)
         both = map(of_two_nodes, found)

@@ -46,7 +46,10 @@ from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
 from airflow_cdc_provider.systems.mysql.dialect.conditions import condition_of
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
-from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
+from airflow_cdc_provider.systems.mysql.dialect.definition_changes import (
+    difference,
+    needed_columns,
+)
 from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_after_first
 from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_list, key_of, value_of
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import require_as_printed
@@ -355,6 +358,10 @@ class MySqlSource:
     ) -> TableSchema | None:
         """Return a table's definition after the first of several statements; None if unclear."""
         return definition_after_first(old, new, statements)
+
+    def needed(self, schema: TableSchema, names: Collection[str]) -> Collection[str]:
+        """Return those of some columns that each new row has to name: they have no default."""
+        return needed_columns(schema, names)
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         """Return the Arrow schema of each table's changes."""

@@ -7,7 +7,7 @@ change of rows: then the table is read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_cdc_provider.core.schema_changes import Difference, names_behind
@@ -224,6 +224,20 @@ def _stated(schema: TableSchema) -> Mapping[str, ParsedColumn]:
         return {}
     columns = parse_create_statement(schema.create_statement).columns
     return {column.name: column for column in columns}
+
+
+def needed_columns(schema: TableSchema, names: Collection[str]) -> Collection[str]:
+    """Return those of some columns that each new row has to name: they have no default."""
+    stated = _stated(schema)
+    own = [column for column in schema.columns if column.name in names]
+    return [
+        column.name
+        for column in own
+        if not (column.nullable or column.generated)
+        and (
+            column.name not in stated or not stated[column.name].has(AttributeKind.DEFAULT_LITERAL)
+        )
+    ]
 
 
 def _has_constant(column: Column, stated: ParsedColumn | None) -> bool:

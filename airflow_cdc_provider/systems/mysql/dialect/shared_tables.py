@@ -87,7 +87,7 @@ def disagreements(shards: Sequence[TablePlan]) -> Iterator[Disagreement]:
             if _holds(column, kept):
                 columns[column.name.lower()] = column, plan
                 continue
-            yield _of_two(owner, plan, next(column_mismatches(column, kept, is_shared=True)))
+            yield _of_two(owner, plan, next(column_mismatches(column, kept, may_be_wider=True)))
 
 
 def united(shards: Sequence[TablePlan]) -> TablePlan:
@@ -115,7 +115,7 @@ def extension(shard: TableSchema, found: TableSchema) -> Extension:
     mended = {*added, *widened}
     unfit = (
         each
-        for each in mismatches(shard, found, is_shared=True)
+        for each in mismatches(shard, found, may_be_wider=True)
         if each.kind not in _OF_COLUMNS or each.subject not in mended
     )
     return Extension(tuple(added), tuple(widened), tuple(unfit))
@@ -123,7 +123,7 @@ def extension(shard: TableSchema, found: TableSchema) -> Extension:
 
 def _holds(one: Column, other: Column) -> bool:
     """Tell whether a column of a shared table has each value of another column."""
-    return next(column_mismatches(other, one, is_shared=True), None) is None
+    return next(column_mismatches(other, one, may_be_wider=True), None) is None
 
 
 def _of_two(one: TablePlan, other: TablePlan, found: Mismatch) -> Disagreement:

@@ -54,11 +54,11 @@ class Mismatch:
 
 
 def mismatches(
-    source: TableSchema, sink: TableSchema, *, is_shared: bool = False
+    source: TableSchema, sink: TableSchema, *, may_be_wider: bool = False
 ) -> Iterator[Mismatch]:
     """Yield why a sink table cannot hold the source table's rows unchanged.
 
-    One that is shared may have wider types than one of its tables: others need them.
+    Its types may be wider where others share it, or where it is ahead of the source.
     """
     source = source.as_copied
     if sink.engine.lower() != "innodb":
@@ -74,7 +74,7 @@ def mismatches(
             text = f"column {column.name} is missing"
             yield Mismatch(MismatchKind.COLUMN, text, "the source's columns", column.name)
             continue
-        yield from column_mismatches(column, other, is_shared=is_shared)
+        yield from column_mismatches(column, other, may_be_wider=may_be_wider)
         if column.name in source.primary_key and not column.generated:
             yield from _of_key_column(column, other, source.flavour, sink.flavour)
     known = {source.primary_key, *(key.columns for key in source.unique_keys)}
@@ -123,7 +123,7 @@ def _numbers_itself(source: TableSchema, sink: TableSchema) -> bool:
 
 
 def column_mismatches(
-    source: Column, sink: Column, *, is_shared: bool = False
+    source: Column, sink: Column, *, may_be_wider: bool = False
 ) -> Iterator[Mismatch]:
     """Yield why a sink column cannot hold the source column's values."""
     name = source.name
@@ -139,7 +139,7 @@ def column_mismatches(
     if source.nullable and not sink.nullable:
         text = f"column {name} does not take NULL"
         yield Mismatch(MismatchKind.COLUMN_NULL, text, "a column that does", name, is_loud=True)
-    if not (_holds(sink.type, source.type) or (is_shared and _widened(sink.type, source.type))):
+    if not (_holds(sink.type, source.type) or (may_be_wider and _widened(sink.type, source.type))):
         here, there = _shown_types(sink.type, source.type)
         text = f"column {name} is {here}, at the source it is {there}"
         is_wider = _is_wider_integer(sink.type, source.type)

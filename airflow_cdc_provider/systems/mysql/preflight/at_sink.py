@@ -59,6 +59,8 @@ class Sink:
     connection: ServerConnection
     capabilities: Capabilities
     subject: str
+    is_node: bool = False
+    """Of a topology: its tables may be ahead of the source's, by wider types."""
 
 
 def sink_findings(
@@ -91,7 +93,7 @@ def sink_findings(
         if there is None:
             yield from _creatable(sink, plan)
         else:
-            yield from _existing(plan, there, firing)
+            yield from _existing(plan, there, firing, is_node=sink.is_node)
             # once a table, however many share it
             columns = written.pop(plan.sink_table, None)
             yield from () if columns is None else _extra_columns(there, columns)
@@ -291,11 +293,15 @@ def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
 
 
 def _existing(
-    plan: TablePlan, there: TableSchema, firing: Mapping[TableId, tuple[str, ...]]
+    plan: TablePlan,
+    there: TableSchema,
+    firing: Mapping[TableId, tuple[str, ...]],
+    *,
+    is_node: bool,
 ) -> Iterator[Finding]:
     """Yield the findings about an existing sink table: mismatches, triggers, extra columns."""
     subject = str(plan.sink_table)
-    for mismatch in _mismatches(plan, there):
+    for mismatch in _mismatches(plan, there, is_node=is_node):
         code, why = _OF_MISMATCH[mismatch.kind]
         yield Finding(
             code,
@@ -345,10 +351,10 @@ def _extra_columns(there: TableSchema, written: Collection[str]) -> Iterator[Fin
         )
 
 
-def _mismatches(plan: TablePlan, there: TableSchema) -> Iterable[Mismatch]:
+def _mismatches(plan: TablePlan, there: TableSchema, *, is_node: bool) -> Iterable[Mismatch]:
     """Return why a sink table cannot hold a plan's rows; what it gets for a shard is no reason."""
     if plan.shard is None:
-        return mismatches(plan.target, there)
+        return mismatches(plan.target, there, may_be_wider=is_node)
     return extension(plan.target, there).unfit
 
 

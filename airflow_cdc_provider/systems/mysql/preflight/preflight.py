@@ -136,8 +136,13 @@ def source_look(
     return SourceLook(tuple(found), facts)
 
 
-def sink_look(sink: Endpoint, plans: Sequence[TablePlan], source: object) -> tuple[Finding, ...]:
-    """Return the findings about a sink, given what was read from the source."""
+def sink_look(
+    sink: Endpoint, plans: Sequence[TablePlan], source: object, *, is_node: bool = False
+) -> tuple[Finding, ...]:
+    """Return the findings about a sink, given what was read from the source.
+
+    `is_node`: it is one of a topology.
+    """
     if not isinstance(source, SourceFacts):
         raise RefusedError(
             "preflight does not know this kind of source beside a MySQL or MariaDB sink",
@@ -146,7 +151,8 @@ def sink_look(sink: Endpoint, plans: Sequence[TablePlan], source: object) -> tup
             remedy="copy from MySQL or MariaDB, or into another kind of sink",
         )
     with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
-        there = Sink(connection, read_capabilities(connection, role=Role.SINK), str(sink))
+        capabilities = read_capabilities(connection, role=Role.SINK)
+        there = Sink(connection, capabilities, str(sink), is_node)
         clock = read_clock(connection, role=Role.SINK)
         return (
             *clock_findings(there, clock, source.clock),

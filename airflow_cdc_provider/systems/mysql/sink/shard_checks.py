@@ -80,7 +80,7 @@ class ShardChecks:
         if extends:
             return list(map(str, extension(self.carried(plan).target, found).unfit))
         is_shared = plan.shard is not None
-        return list(map(str, mismatches(plan.target, found, is_shared=is_shared)))
+        return list(map(str, mismatches(plan.target, found, may_be_wider=is_shared)))
 
     def _refuse_mended(
         self, plans: Sequence[TablePlan], others: Sequence[TablePlan], found: TableSchema

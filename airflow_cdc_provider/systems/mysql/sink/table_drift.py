@@ -120,7 +120,8 @@ def _drifted(
         if there is None:
             yield TableDrift.gone(plan.schema.table, table)
             continue
-        differing = mismatches(plan.target, there, is_shared=plan.shard is not None)
+        # a node that is ahead may have wider types, as a table that is shared
+        differing = mismatches(plan.target, there, may_be_wider=is_edge or plan.shard is not None)
         texts = [str(each) for each in differing if not (is_edge and each.is_loud)]
         texts += [firing_text(firing[table])] if table in firing else []
         texts += [values[plan.schema.table]] if plan.schema.table in values else []
