@@ -45,8 +45,6 @@ _WORD_DIGITS = 18
 _LARGEST_WORD = 10**_WORD_DIGITS
 _DAY_TEXT = len("YYYY-MM-DD")
 _EXACT = Context(prec=100_000, traps=[Inexact])
-_FIRST_YEAR_US = -62_135_596_800_000_000
-"""The first microsecond of the year 1; earlier dates stay text."""
 
 
 class Form(IntEnum):
@@ -209,7 +207,7 @@ def _dates(values: pa.Array) -> Iterator[Forms]:
         parsed = values.cast(kind)
     except pa.ArrowInvalid:
         parsed = None
-    if parsed is not None and _are_days(parsed):
+    if parsed is not None:
         yield Forms(form, _words(parsed, integers), None)
         return
     no_day = _no_day(values)
@@ -273,12 +271,6 @@ def _sorted(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(sorted(dict(members).items()))
 
 
-def _are_days(dates: pa.Array) -> bool:
-    """Tell whether all dates are of the years that Python knows."""
-    micros = as_numpy(dates.cast(pa.timestamp("us")).view(pa.int64()))
-    return int(micros.min()) >= _FIRST_YEAR_US
-
-
 def _no_day(texts: pa.Array) -> BoolArray:
     """Return which texts begin with a date that is no day of the calendar."""
     encoded = pc.utf8_slice_codeunits(texts, 0, _DAY_TEXT).dictionary_encode()
@@ -288,9 +280,9 @@ def _no_day(texts: pa.Array) -> BoolArray:
 
 
 def _is_day(text: str) -> bool:
-    """Tell whether a text is a day of the calendar."""
+    """Tell whether a text is a day of the calendar; Python has no year 0, which is as 2000."""
     try:
-        date.fromisoformat(text)
+        date.fromisoformat(f"2000{text[4:]}" if text.startswith("0000") else text)
     except ValueError:
         return False
     return True

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from airflow_cdc_provider.columns.row_hashes import row_hashes
 from airflow_cdc_provider.columns.verify_port import SHOWN_CHARACTERS, ShownValue
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def shown_values(
@@ -19,9 +18,13 @@ def shown_values(
     first = (0,)
     hashes = row_hashes([values], first if is_date else (), first if is_document else ())
     identities = hashes.texts()
+    try:
+        found = values.to_pylist()
+    except OverflowError:  # Python has no year 0
+        found = values.cast(pa.string()).to_pylist()
     return [
         ShownValue("" if value is None else identity, _cut(_text(value)))
-        for identity, value in zip(identities, values.to_pylist(), strict=True)
+        for identity, value in zip(identities, found, strict=True)
     ]
 
 

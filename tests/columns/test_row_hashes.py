@@ -57,6 +57,12 @@ def form_of_number(text: str) -> tuple[Form, int | bytes]:
 
 
 def form_of_date(text: str) -> tuple[Form, int | bytes]:
+    if text.startswith("0000"):  # as 2000, 2,000 years earlier
+        form, content = form_of_date(f"2000{text[4:]}")
+        if isinstance(content, bytes):
+            return form, text.encode().rstrip(b"0").rstrip(b".") if "." in text else text.encode()
+        earlier = 730_485 * (1 if form is Form.DAY else 86_400_000_000)
+        return form, content - earlier & ALL
     try:
         return form_of(
             date.fromisoformat(text) if len(text) == 10 else datetime.fromisoformat(text)
@@ -208,6 +214,8 @@ def test_a_date_is_the_same_as_text_and_as_a_date() -> None:
     moment = datetime(2024, 2, 29, 1, 2, 3, 400_000, UTC)
     for text in ("2024-02-29 01:02:03.4", "2024-02-29 01:02:03.400000"):
         assert one(text, pa.string(), dates=[0]) == one(moment, pa.timestamp("us", "UTC"))
+    first = pa.array(["0000-02-29"]).cast(pa.date32())
+    assert row_hashes([first]).texts()[0] == one("0000-02-29", pa.string(), dates=[0])
     zeros = [one(f"0000-00-00 00:00:00{end}", pa.string(), dates=[0]) for end in ("", ".000")]
     assert zeros[0] == zeros[1]
 

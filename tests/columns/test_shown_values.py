@@ -33,6 +33,15 @@ def test_a_value_is_shown_as_text(value: Any, kind: pa.DataType, text: str | Non
     assert (shown.identity == "") == (value is None)
 
 
+def test_a_date_of_the_year_0_is_shown() -> None:
+    for text, kind in (
+        ("0000-06-01", pa.date32()),
+        ("0000-06-01 00:00:01.500000", pa.timestamp("us")),
+    ):
+        (shown,) = shown_values(pa.array([text]).cast(kind))
+        assert shown.text == text
+
+
 def test_identities_are_the_same_where_the_values_are() -> None:
     here = shown_values(pa.array(["2024-01-02", "0000-00-00"]), is_date=True)
     there = shown_values(pa.array(["2024-01-02 ", "0000-00-00"]))

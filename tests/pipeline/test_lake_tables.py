@@ -19,6 +19,7 @@ from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
+from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
 from tests.pipeline.altered_tables import alter_before_reading, change
 from tests.pipeline.conftest import Shop
 from tests.pipeline.lakes import FORMS, Lake
@@ -414,6 +415,42 @@ def test_tables_that_may_not_be_committed_to_hold_no_reset_of_another_up(lake: L
         assert lake.is_equal("items")
     lake.catch_up()
     assert all(map(lake.is_equal, names))
+
+
+def test_a_mirror_of_which_others_took_a_column_is_made_anew_by_reset(lake: Lake) -> None:
+    if lake.form != "iceberg":
+        pytest.skip("who takes a column of a Delta table leaves one that its library cannot read")
+    shop, orders = lake.shop, TableId(lake.shop.database, "orders")
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY)")
+    shop.at_source("INSERT INTO orders (id, note) VALUES (8, 'eight')")
+    lake.catch_up()
+    table = damage.catalog_of(lake.folder).load_table((orders.database, orders.table))
+    with table.update_schema() as changed:
+        changed.delete_column("note")
+    shop.at_source("UPDATE orders SET note = 'nine' WHERE id = 8")
+    if lake.is_mirror:
+        with pytest.raises(IntegrityError, match="others have taken note"):
+            lake.catch_up()
+    reset_some(shop.run(), [orders])
+    lake.catch_up()
+    assert lake.is_equal("orders")
+
+
+def test_dates_of_the_year_0_are_written_and_compared(lake: Lake) -> None:
+    shop = lake.shop
+    lake.logged(
+        "CREATE TABLE days (id INT PRIMARY KEY, day DATE, at DATETIME(6))",
+        "INSERT INTO days VALUES (1, '0000-06-01', '0000-12-31 23:59:59.000001'), (2, NULL, NULL)",
+    )
+    lake.catch_up()
+    lake.logged(
+        "INSERT INTO days VALUES (3, '0000-01-01', '0001-01-01 00:00:00')",
+        "UPDATE days SET day = '0000-02-29' WHERE id = 2",
+    )
+    lake.catch_up()
+    assert shop.source.execute("SELECT COUNT(*) FROM days", database=shop.database) == [(3,)]
+    (verdict,) = lake.verified("days").tables
+    assert (verdict.equal, verdict.rows_sink) == (True, 3), verdict
 
 
 def test_a_table_whose_folder_is_gone_is_mended_by_reset_of_it_alone(lake: Lake) -> None:

@@ -223,8 +223,8 @@ class Mirrored:
                 f"others have taken {', '.join(lost)} from {plan.sink_table}, or renamed it",
                 where=str(self.store),
                 risk="rows that are written again would have NULL there; nothing was committed",
-                remedy="give the column its name back, and the changes follow; or `reset` the "
-                f"table with {table_option(plan.schema.table)}",
+                remedy="where it has another name, give it its own back, and the changes follow; "
+                f"else `reset` the table with {table_option(plan.schema.table)}: it is made anew",
             )
 
     def _out(self, plan: TablePlan, new: Behind, layout: TableLayout) -> SortedFiles:

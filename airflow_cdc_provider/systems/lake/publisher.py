@@ -233,11 +233,15 @@ class Publisher:
     def _behind(
         self, loaded: LoadedTable | None, table: TableId, state: LogState, known: int | None
     ) -> Behind:
-        """Return what a table lacks; one that is to have other partitions begins anew if it can."""
+        """Return what a table lacks.
+
+        One that is to have other partitions, or that lost a column, begins anew if it can.
+        """
         there = pa.schema([])
         if loaded is not None:
             there, wanted = loaded.columns, self._commits.layout_of(table, loaded)
-            if known is not None and loaded.partitions != wanted.partitions:
+            is_unfit = loaded.partitions != wanted.partitions or bool(loaded.lost_columns)
+            if known is not None and is_unfit:
                 anew = begun_anew(self._store, state, table, known)
                 if anew is not None:
                     return anew

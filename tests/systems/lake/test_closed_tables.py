@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.types import StringType
 
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from tests.behaviours.sink_world import insert, update
@@ -106,7 +107,7 @@ def test_null_is_not_written_where_others_allow_none(world: LakeWorld) -> None:
 
 
 @pytest.mark.parametrize("world", ["iceberg_mirror"], indirect=True)
-@pytest.mark.parametrize("how", ["renamed", "dropped"])
+@pytest.mark.parametrize("how", ["renamed", "dropped", "exchanged"])
 def test_rows_are_not_written_again_without_a_column_that_others_took(
     how: str, world: LakeWorld
 ) -> None:
@@ -118,6 +119,9 @@ def test_rows_are_not_written_again_without_a_column_that_others_took(
             changed.rename_column("name", "called")
         else:
             changed.delete_column("name")
+    if how == "exchanged":
+        with catalog_of(world.root).load_table(ORDERS).update_schema() as changed:
+            changed.add_column("name", StringType())
     world.changes().apply(world.batch([update((1, "a"), (1, "A"))], start=110))
     for _ in range(2):
         with pytest.raises(IntegrityError, match=r"others have taken name from shop\.orders"):

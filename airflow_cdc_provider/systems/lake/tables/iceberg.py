@@ -252,10 +252,14 @@ class IcebergTable:
 
     @property
     def lost_columns(self) -> tuple[str, ...]:
-        """Return the columns of our last commit that the table has no more; none if not known."""
+        """Return the columns of our last commit that the table has no more; none if not known.
+
+        One that has come back under the name is another one. Earlier releases told names alone.
+        """
         told = json.loads(self._table.properties.get(_COLUMNS, "[]"))
-        there = {*self._table.schema().column_names}
-        return tuple(name for name in told if name not in there)
+        there = {field.name: field.field_id for field in self._table.schema().fields}
+        numbers = told if isinstance(told, dict) else {name: there.get(name) for name in told}
+        return tuple(n for n, number in numbers.items() if number is None or there.get(n) != number)
 
     def batches(
         self, names: Sequence[str], bounds: Bounds | None = None
@@ -382,12 +386,15 @@ class IcebergTable:
         """
         there = {*self.columns.names}
         left = there if kept is None else {*kept}
-        told = {_COLUMNS: json.dumps(columns.names), **_stamped(stamp)}
-        transaction.set_properties({**_PROPERTIES, **told})
+        schema = self._table.schema()
         require_free_names(self._table.metadata, {*columns.names} - left)
         if left != there or kept_columns(self.columns, columns, exactly=True) != {*columns.names}:
             with transaction.update_schema() as update:
                 update.union_by_name(columns)
+            schema = transaction.table_metadata.schema()
+        numbers = {name: schema.find_field(name).field_id for name in columns.names}
+        told = {_COLUMNS: json.dumps(numbers), **_stamped(stamp)}
+        transaction.set_properties({**_PROPERTIES, **told})
 
     def _add(self, transaction: Transaction, files: Sequence[DataFile], stamp: Stamp) -> None:
         """Add files to a commit as they are, if any, as a snapshot.

@@ -8,10 +8,13 @@ that a commit would cost more with each one before it. Here they are merged as a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -118,6 +121,12 @@ def _statistics(footer: pq.FileMetaData, metadata: TableMetadata) -> DataFileSta
     try:
         return data_file_statistics_from_parquet_metadata(footer, plan, names)
     except OverflowError:
-        dated = DateType | TimestampType | TimestamptzType
-        plain = {n: each for n, each in plan.items() if not isinstance(each.iceberg_type, dated)}
+        dated, counts = (
+            DateType | TimestampType | TimestamptzType,
+            MetricsMode(MetricModeTypes.COUNTS),
+        )
+        plain = {
+            number: replace(each, mode=counts) if isinstance(each.iceberg_type, dated) else each
+            for number, each in plan.items()
+        }
         return data_file_statistics_from_parquet_metadata(footer, plain, names)
