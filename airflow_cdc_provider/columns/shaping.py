@@ -55,7 +55,7 @@ def shaped_rows(rows: SplitRows, plan: TablePlan, stamp: RowStamp | None = None)
 
 def copied_rows(rows: pa.RecordBatch, plan: TablePlan) -> pa.Array | None:
     """Return which rows of the source are copied; None for all."""
-    return None if plan.shape.where is None else true_in(plan.shape.where, rows)
+    return None if (where := plan.where) is None else true_in(where, rows)
 
 
 def shaped_keys(keys: pa.RecordBatch, plan: TablePlan) -> pa.RecordBatch:
@@ -91,7 +91,7 @@ def copied_changes(changes: TableChanges, plan: TablePlan) -> TableChanges:
 
     Both images of a change must be whole.
     """
-    return changes if plan.shape.where is None else _filtered(changes, plan.shape.where)
+    return changes if (where := plan.where) is None else _filtered(changes, where)
 
 
 def shaped_changes(

@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.row_filters import Literal, RowFilter, with_values
 from airflow_cdc_provider.core.splits import (
     Chosen,
     Condition,
@@ -25,7 +26,7 @@ from airflow_cdc_provider.core.splits import (
     SnapshotSplit,
 )
 from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
-from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_schema import TableSchema, TypeKind
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, OutputColumn, TableShape
 
 
@@ -81,6 +82,23 @@ class TablePlan:
         None: the sink's table holds this table alone.
         """
         return self.shape.shard_column
+
+    @property
+    def where(self) -> RowFilter | None:
+        """Return which rows are copied, by values as rows are read; None: all.
+
+        An ENUM's value that is no member is written as `''`, and is read as another text.
+        """
+        if self.shape.where is None:
+            return None
+        types = {column.name: column.type for column in self.schema.columns}
+
+        def as_read(name: str, value: Literal) -> Literal:
+            kind = types[name]
+            is_none = kind.kind is TypeKind.ENUM and not value and value not in kind.members
+            return kind.no_member if is_none else value
+
+        return with_values(self.shape.where, as_read)
 
     @property
     def is_one_split(self) -> bool:

@@ -6,8 +6,8 @@ are copied where it is true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -100,6 +100,20 @@ def leaves_in(condition: RowFilter) -> Iterator[Comparison | Like | IsNull]:
                 yield from leaves_in(each)
         case _:
             yield condition
+
+
+def with_values(condition: RowFilter, value_of: Callable[[str, Literal], Literal]) -> RowFilter:
+    """Return a condition with other values, given by a column and what it is compared with."""
+    match condition:
+        case Comparison():
+            return replace(condition, value=value_of(condition.column, condition.value))
+        case Not():
+            return Not(with_values(condition.condition, value_of))
+        case AllOf() | AnyOf():
+            found = tuple(with_values(each, value_of) for each in condition.conditions)
+            return replace(condition, conditions=found)
+        case _:
+            return condition
 
 
 def filter_to_json(condition: RowFilter) -> Sequence[Any]:

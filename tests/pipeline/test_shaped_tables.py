@@ -111,6 +111,36 @@ class Shaped:
         keys = {row[2] for row in shop.sink_rows("SHOW INDEX FROM people")}
         assert keys == {"PRIMARY", "by_city"}
 
+    def test_an_enum_that_holds_no_member_is_chosen_by_the_empty_text(self, shop: Shop) -> None:
+        kinds = "kind ENUM('a','b'), other ENUM('','c')"
+        shop.at_source(f"CREATE TABLE kinds (id INT PRIMARY KEY, {kinds})")
+        lenient = "SET sql_mode = ''"
+        rows = "(1, 'no', 'no'), (2, 'a', ''), (3, NULL, 'c'), (4, 'b', 'c')"
+        with closing(shop.source.connect(database=shop.database)) as connection:
+            cursor = connection.cursor()
+            for statement in (lenient, f"INSERT INTO kinds VALUES {rows}"):
+                cursor.execute(statement)
+            text = shop.path.read_text().split("tables:\n")[0]
+            for number, where in enumerate(("kind = ''", "kind <> ''", "other = ''")):
+                name = f"kinds_{number}"
+                cursor.execute(f"CREATE TABLE {name} LIKE kinds")
+                cursor.execute(f"INSERT INTO {name} SELECT * FROM kinds")
+                text += "tables:\n" if not number else ""
+                text += f'  "{shop.database}.{name}": {{where: "{where}"}}\n'
+            shop.path.write_text(text)
+            catch_up(shop)
+            for number in range(3):
+                cursor.execute(f"INSERT INTO kinds_{number} SELECT id + 10, kind, other FROM kinds")
+                cursor.execute(f"UPDATE kinds_{number} SET kind = 'no' WHERE id = 4")
+            connection.commit()
+        catch_up(shop)
+        found = [
+            [row[0] for row in shop.sink_rows(f"SELECT id FROM kinds_{number} ORDER BY id")]
+            for number in range(3)
+        ]
+        assert found == [[1, 4, 11], [2, 12, 14], [2, 12]]
+        assert verify(shop.run(), settle_s=5).equal
+
     def test_a_new_column_comes_with_the_others_and_a_changed_one_under_its_name(
         self, shop: Shop
     ) -> None:

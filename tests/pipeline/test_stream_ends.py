@@ -174,6 +174,22 @@ def test_a_stream_ends_where_all_tables_are_of_one_position_however_much_is_writ
     assert verify(shop.run()).equal
 
 
+def test_a_time_is_sought_up_to_where_the_sink_is_and_in_no_file_behind(shop: Shop) -> None:
+    shop.source.execute("FLUSH BINARY LOGS")  # the sink has nothing of this file
+    ran(shop)
+    file, rows = place_of(shop).file_number, sink_rows(shop)
+    time.sleep(2)  # MariaDB's log tells seconds
+    at = datetime.now(UTC)
+    time.sleep(2)
+    shop.at_source("INSERT INTO orders VALUES (1000, 'later')")
+    shop.source.execute("FLUSH BINARY LOGS")
+    shop.at_source("INSERT INTO orders VALUES (1001, 'last')")
+    write_file(shop, f"mode: bounded, stop: {{timestamp: '{at.isoformat()}'}}")
+    ran(shop)
+    assert (place_of(shop).file_number, sink_rows(shop)) == (file, rows)
+    assert status_of(shop).summary == "ended"
+
+
 def test_a_stream_ends_just_at_a_position_a_gtid_set_and_a_time_also_if_it_is_killed(
     shop: Shop, writer: Writer
 ) -> None:

@@ -334,6 +334,8 @@ def heads_of(endpoint: Endpoint, start: MySqlPosition, end: BinlogPosition) -> I
     walk = _Walk(start.binlog or end.at(FIRST_EVENT))
     for chunk in dumped(endpoint, start, lambda: walk.at >= end):
         for heads in walk.take(chunk):
+            if heads.file.file_number > end.file_number:
+                return  # a chunk may reach into the next files
             yield _up_to(heads, end)
 
 
