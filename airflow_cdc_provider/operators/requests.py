@@ -16,8 +16,8 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -40,6 +40,7 @@ from airflow_cdc_provider.links.early import push_links
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.triggers.places import now_us, place_of_state
 from airflow_cdc_provider.triggers.requests import CdcRequestTrigger
+from airflow_cdc_provider.views.error_facts import facts_of
 from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
 from airflow_cdc_provider.views.request_text import (
     estimate_form,
@@ -138,9 +139,10 @@ class CdcRequestOperator(CdcJobOperator):
         push_links(context, self)
         with self._opened(context) as steps:
             requests = CdcRequests(steps)
-            scope = self.scope(requests)
             if is_yes(self.only_estimate):
-                return self._estimated(requests, scope)
+                with _told_to_page(context, str(steps.run.name)):
+                    return self._estimated(requests, self.scope(requests))
+            scope = self.scope(requests)
             wait = self._adopted(context, requests, scope) or self._ask(context, requests, scope)
             return self._through(context, steps, wait, may_begin=self._idle_s(steps) <= 0)
 
@@ -448,6 +450,16 @@ def _kept(context: Context) -> _Kept | None:
 def _keep(context: Context, kept: _Kept) -> None:
     """Store the request for the next try of the task."""
     context["task_state_store"].set(_KEPT, asdict(kept), retention=NEVER_EXPIRE)
+
+
+@contextmanager
+def _told_to_page(context: Context, pipeline: str) -> Iterator[None]:
+    """Keep why an estimate was refused, for the page's form that asked for it."""
+    try:
+        yield
+    except CdcError as error:
+        context["ti"].xcom_push(key="refused", value=facts_of(error, pipeline=pipeline))
+        raise
 
 
 def _give_up(asked: _Asked) -> None:

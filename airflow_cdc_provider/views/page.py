@@ -20,7 +20,7 @@ from airflow_cdc_provider.views.event_forms import event_forms
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outages_of
 from airflow_cdc_provider.views.page_problems import TROUBLES_SHOWN, problems_of
-from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
+from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms, with_waiting
 from airflow_cdc_provider.views.remarks import conflicts_of, published_of
 from airflow_cdc_provider.views.request_text import in_order, request_form
 from airflow_cdc_provider.views.started import started_of
@@ -80,6 +80,7 @@ def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
         "heartbeat_age_s": age_s,
         "stale": _is_stale(status),
         "held_up": bool(status.outages),
+        "waiting_tables": sorted(status.waiting_tables),
         **_rates_of(status, seen.samples, now_us),
         "tables": sum(seen.tables.values()),
         "consistent": seen.tables.get(TablePhase.CONSISTENT, 0),
@@ -142,6 +143,14 @@ def pipeline_form(
         is_owned=bool(row["owner"]),
     )
     is_throttled = throttle is not None and bool(throttle.closed_by)
+    forms = table_forms(
+        tables,
+        requests,
+        store.note(name, NoteKind.VERIFIED),
+        is_streamed=is_streamed,
+        pipeline=str(name),
+        started=None if seen is None else started_of(seen.started, requests),
+    )
     return {
         **row,
         "throttle": None if throttle is None else throttle.to_json(),
@@ -152,14 +161,7 @@ def pipeline_form(
         "stream": _stream_form(seen),
         "log_reach": _noted(store, name, NoteKind.LOG_REACH),
         "preflight": _preflight_form(store, name),
-        "table_list": table_forms(
-            tables,
-            requests,
-            store.note(name, NoteKind.VERIFIED),
-            is_streamed=is_streamed,
-            pipeline=str(name),
-            started=None if seen is None else started_of(seen.started, requests),
-        ),
+        "table_list": with_waiting(forms, row["waiting_tables"]),
         "snapshot": snapshot_form(
             row["phase"],
             tables,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -45,6 +45,11 @@ def table_forms(
         }
         for table in tables
     ]
+
+
+def with_waiting(forms: Iterable[Form], waiting: Collection[str]) -> list[Form]:
+    """Return tables as JSON, each with whether the sink does not take its changes for now."""
+    return [{**form, "waits": form["source"] in waiting} for form in forms]
 
 
 def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:

@@ -97,7 +97,9 @@ def progress_line(
             table.phase in {TablePhase.CONSISTENT.value, FOLLOWING} for table in status.tables
         )
         word = FOLLOWING
-    parts.append(f"{done}/{len(status.tables)} tables {word}")
+    waiting = sum(str(table.source) in status.waiting_tables for table in status.tables)
+    behind = f", {waiting} of which wait{'s' * (waiting == 1)} at the sink" if waiting else ""
+    parts.append(f"{done}/{len(status.tables)} tables {word}{behind}")
     return ", ".join(parts)
 
 

@@ -239,16 +239,15 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
 
 def status_lines(status: PipelineStatus) -> list[str]:
     """Return a pipeline's status as lines."""
-    lines = [progress_line(status)]
-    waiting = {name for outage in status.outages for name in outage.error.tables}
+    lines, waiting = [progress_line(status)], status.waiting_tables
     for table in status.tables:
         more = "" if table.planning_done else "+"
         error = f" - {table.error}" if table.error else ""
         again = f", read again by {', '.join(table.requests)}" if table.requests else ""
         done = f"{table.splits_finished}/{table.splits_planned}{more}"
         read = "" if table.by_request else f", splits {done}, {counted(table.rows, 'row')}"
-        phase = f"{table.phase}{', waits at the sink' if str(table.source) in waiting else ''}"
-        lines.append(f"  {table.source} -> {table.sink}: {phase}{read}{again}{error}")
+        waits = ", waits at the sink" if str(table.source) in waiting else ""
+        lines.append(f"  {table.source} -> {table.sink}: {table.phase}{waits}{read}{again}{error}")
     if status.started is not None:
         lines.append(f"  {status.started.text}")
     if status.ended is not None:

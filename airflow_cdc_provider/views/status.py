@@ -254,6 +254,11 @@ class PipelineStatus:
         return f"{gone}the last word is {age_s:.0f} s old"
 
     @property
+    def waiting_tables(self) -> frozenset[str]:
+        """Return the tables, by their names at the source, whose changes the sink does not take."""
+        return frozenset(name for outage in self.outages for name in outage.error.tables)
+
+    @property
     def outages(self) -> tuple[Outage, ...]:
         """Return the outages of a living owner; none if it may be gone."""
         return self.noted_outages if self.is_owned and not self.doubt else ()

@@ -345,6 +345,15 @@ def test_an_estimate_asks_nothing(shop: Copied) -> None:
     resync(shop).execute(task_context(run_id="after the estimate"))
 
 
+def test_an_estimate_that_is_refused_keeps_why_for_the_page(shop: Copied) -> None:
+    context = task_context(run_id="refused")
+    task = resync(shop, tables=[f"{shop.table}x"], only_estimate="True")
+    with pytest.raises(AirflowFailException):
+        task.execute(context)
+    refused = context["ti"].xcoms["refused"]
+    assert f"did you mean {shop.table}" in refused["remedy"]
+
+
 def test_a_table_that_is_not_copied_is_refused_by_name(shop: Copied) -> None:
     before = requests_of(shop)
     task = resync(shop, tables=[f"{shop.table}x"])

@@ -171,7 +171,10 @@ def test_what_a_lake_cannot_find_is_refused_by_name(lake: Lake) -> None:
     run = lake.shop.run()
     with pytest.raises(RefusedError) as error:
         ask_resync(run, resync_scope(run, []))
-    assert f"ask for the others with --table {lake.shop.database}.orders" in error.value.remedy
+    assert "ask for the other tables alone" in error.value.remedy
+    assert f"{lake.shop.database}.orders" not in error.value.remedy  # it needs no reset
+    with pytest.raises(RefusedError, match=r"`reset` with --table .*texts: it is read as a whole"):
+        resync_scope(run, [f"{lake.shop.database}.texts"], from_key="a")
     chosen = resync_scope(run, [f"{lake.shop.database}.orders"], where="flag > 3")
     with pytest.raises(RefusedError, match="a lake does not know the source's SQL"):
         ask_resync(run, chosen)

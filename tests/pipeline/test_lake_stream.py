@@ -155,6 +155,7 @@ def test_a_table_that_may_not_be_committed_to_stands_still_alone(lake: Lake, by:
         told = status_lines(status(run.store, run.name, now_us=time.time_ns() // 1000))
         waits = [line for line in told if line.endswith("rows") and "waits at the sink" in line]
         assert [line.split()[0] for line in waits] == [str(orders)]
+        assert "1 of which waits at the sink" in told[0]
         for number in range(3):
             shop.at_source(f"INSERT INTO seats VALUES ({number})")
             wait_until(lambda: lake.current("seats") == lake.source_rows("seats"))

@@ -8,7 +8,7 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.overview import TableOverview
 from airflow_cdc_provider.core.records import Note, Sample
 from airflow_cdc_provider.core.stored_error import NO_ERROR
-from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
+from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms, with_waiting
 
 NOW = 1_000_000_000
 
@@ -26,6 +26,12 @@ def test_a_tables_changes_of_today_and_its_last_one_are_shown_where_they_are_cou
     (form, none) = table_forms([counted, table()], (), None, is_streamed=True)
     assert tuple(form[name] for name in names) == (3, 0, 1, NOW)
     assert {none[name] for name in names} == {None}
+
+
+def test_a_table_whose_changes_the_sink_does_not_take_is_said_to_wait() -> None:
+    tables = [table(), table(source="shop.new")]
+    forms = with_waiting(table_forms(tables, (), None, is_streamed=True), ["shop.new"])
+    assert [form["waits"] for form in forms] == [False, True]
 
 
 def test_what_comparing_found_is_shown_of_the_tables_that_were_compared() -> None:

@@ -23,9 +23,7 @@ def require_known_orders(run: Run, scope: Scope) -> None:
     if found:
         keys = ", ".join(f"{each.table} ({', '.join(each.primary_key)})" for each in found)
         options = " ".join(table_option(each.table) for each in found)
-        unknown = {each.table for each in found}
-        others = [table_option(table) for table in scope.tables if table not in unknown]
-        rest = f"; ask for the others with {' '.join(others)}" if others else ""
+        rest = "; ask for the other tables alone" if len(scope.tables) > len(found) else ""
         raise RefusedError(
             f"the order of these keys is the server's own: {keys}; a sink of type "
             f"{run.model.sink.type} finds no rows by it",

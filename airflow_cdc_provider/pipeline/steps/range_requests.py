@@ -331,10 +331,12 @@ def _planned(run: Run, plans: dict[TableId, TablePlan], table: TableId) -> Table
 def _range(run: Run, schema: TableSchema, from_key: str | None, to_key: str | None) -> KeyRange:
     """Parse a range of keys; refuse a key whose order code cannot know."""
     if not comparable(schema.key_kinds):
+        by_reset = f"`reset` with {table_option(schema.table)}: it is read as a whole"
+        whole = "ask for the whole table"
         raise refused(
             f"the order of {schema.table}'s key ({', '.join(schema.primary_key)}) is the server's "
             "own, so a part of it cannot be read again",
-            "ask for the whole table",
+            whole if sink_of(run).abilities.knows_all_orders else by_reset,
         )
     start = _key(run, schema, "--from-key", from_key)
     end = _key(run, schema, "--to-key", to_key)

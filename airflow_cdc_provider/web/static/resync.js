@@ -150,12 +150,16 @@ async function dryRun(dagId, pipeline, choice, told, dialog) {
   while (dialog.open && !ENDED.has((await get(run)).state)) {
     await new Promise((done) => setTimeout(done, POLL_MS));
   }
-  const path = `${run}/taskInstances/estimate/xcomEntries/return_value`;
-  const found = await get(path).catch(() => null);
-  if (found === null) {
-    throw { facts: { what: "The dry run failed.", remedy: `The log of run ${runId} of ${dagId} says why.` } };
+  const path = `${run}/taskInstances/estimate/xcomEntries`;
+  const entry = async (key) => {
+    const found = await get(`${path}/${key}`).catch(() => null);
+    return typeof found?.value === "string" ? JSON.parse(found.value) : found?.value;
+  };
+  const value = await entry("return_value");
+  if (!value) {
+    const untold = { what: "The dry run failed.", remedy: `The log of run ${runId} of ${dagId} says why.` };
+    throw { facts: (await entry("refused")) ?? untold };
   }
-  const value = typeof found.value === "string" ? JSON.parse(found.value) : found.value;
   told.replaceChildren(estimated(value, airflowLink(runPath(dagId, runId), "Open the dry run")));
 }
 

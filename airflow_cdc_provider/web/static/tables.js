@@ -76,7 +76,7 @@ export function tablesPart(path, again) {
 }
 
 const differs = (table) => table.verified?.equal === false;
-const rank = (table) => (differs(table) ? 1 : RANKS[table.phase] ?? 5);
+const rank = (table) => (table.waits ? 0 : differs(table) ? 1 : RANKS[table.phase] ?? 5);
 /** Tell whether a table's strip says something new with each look. */
 const isRead = (table) => (READ.has(table.phase) && !table.by_request) || table.requests?.length > 0;
 
@@ -100,7 +100,7 @@ function rows(table, how) {
       "tr",
       { "data-table": table.source, class: isOpen ? "opened" : null },
       h("td", {}, opener(table, isOpen, how.toggle)),
-      h("td", {}, badge(table.phase, TONES[table.phase] ?? "busy")),
+      h("td", {}, table.waits ? badge("waits at the sink", "bad") : badge(table.phase, TONES[table.phase] ?? "busy")),
       table.sink && isRead(table) ? reading(table) : numbers(table, how.lag),
       h("td", { class: "change" }, changer(table, how.change(table))),
     ),
@@ -137,7 +137,7 @@ const short = (value) => (value >= MOST_DIGITS ? compact(value) : count(value));
 const number = (value) => h("td", { class: value === null || value === undefined ? "number none" : "number" }, short(value));
 
 function numbers(table, lag) {
-  const isFollowed = ["consistent", "following", "catching_up"].includes(table.phase);
+  const isFollowed = !table.waits && ["consistent", "following", "catching_up"].includes(table.phase);
   return [
     h("td", { class: "number", title: countedWhen(table) }, short(rowsNow(table))),
     number(table.inserts),
