@@ -9,11 +9,11 @@ in the ledger together with the hand-off, so whoever owns the pipeline next brin
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 from airflow_cdc_provider.columns.source_port import FollowsDefinitions, offered
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -52,11 +52,29 @@ def changed_while_read(
         for split, report in reports
         if split.table in plans and report.fingerprint != plans[split.table].schema.fingerprint
     }
-    if sink_of(run).abilities.begins_tables_again:
-        changed |= set(_not_to_follow(run, [plans[table] for table in plans.keys() - changed]))
-    elif changed:
-        raise _stopped(run, min(changed), "this kind of sink takes no rows beside its stream")
-    return _changes(run, {table: plans[table] for table in sorted(changed)}) if changed else ()
+    with _before_hand_off():
+        if sink_of(run).abilities.begins_tables_again:
+            changed |= set(_not_to_follow(run, [plans[table] for table in plans.keys() - changed]))
+        elif changed:
+            raise _stopped(run, min(changed), "this kind of sink takes no rows beside its stream")
+        return _changes(run, {table: plans[table] for table in sorted(changed)}) if changed else ()
+
+
+@contextmanager
+def _before_hand_off() -> Iterator[None]:
+    """Say of a table that the file's columns do not fit what there is to do before a stream is."""
+    try:
+        yield
+    except TableChangedError as error:
+        if not error.tables:
+            raise
+        names = " ".join(map(table_option, error.tables))
+        raise error.with_remedy(
+            f"take its section out of tables, put it into source.exclude, `remove` it with {names} "
+            "and `run`: the others are handed off; then let the file say again what its columns "
+            "are to be, take it out of source.exclude, drop its table at the sink or make it fit, "
+            "and `add` it"
+        ) from None
 
 
 def _not_to_follow(run: Run, plans: Sequence[TablePlan]) -> Iterator[TableId]:
