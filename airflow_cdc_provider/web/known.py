@@ -10,7 +10,7 @@ Serialised DAGs are large, so each is read once for every version of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -144,6 +144,19 @@ class KnownPipelines:
             if over_in := ended.get((dag_id, task.group)):
                 dag = replace(dag, has_run=False, over_in=over_in, group=task.group)
             yield KnownPipeline(dag, shown, task.pipeline, next(resync, None), problem)
+
+
+def each_once(pipelines: Sequence[KnownPipeline]) -> tuple[KnownPipeline, ...]:
+    """Leave out the paused DAGs of pipelines that another DAG runs which is not paused.
+
+    So it is with a pair in a DAG of its own, whose folder has a DAG for each edge, too.
+    """
+    run = {(each.name, each.shown.place) for each in pipelines if not each.dag.is_paused}
+    return tuple(
+        each
+        for each in pipelines
+        if not each.dag.is_paused or (each.name, each.shown.place) not in run
+    )
 
 
 def _ended_groups(

@@ -42,7 +42,12 @@ from airflow_cdc_provider.web.guards import (
     writes,
 )
 from airflow_cdc_provider.web.job_log import log_text, with_place
-from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_ids
+from airflow_cdc_provider.web.known import (
+    KnownPipeline,
+    KnownPipelines,
+    each_once,
+    resync_dag_ids,
+)
 from airflow_cdc_provider.web.new_pipeline import add_routes
 from airflow_cdc_provider.web.rows import AirflowSide, approval_forms, row_of
 from airflow_cdc_provider.web.runs import task_to_read
@@ -141,7 +146,7 @@ def routes() -> APIRouter:
 
 def every_pipeline(session: SessionDep, readable: Readable, user: GetUserDep) -> Form:
     """Return a row for each pipeline that the user may read."""
-    pipelines = _KNOWN.find(session, readable)
+    pipelines = each_once(_KNOWN.find(session, readable))
     side = AirflowSide.of(session, pipelines, user)
     of_stores: dict[SqlStateStore, list[KnownPipeline]] = {}
     rows: list[Form] = []
@@ -216,7 +221,7 @@ def _opposite(known: KnownPipeline, session: SessionDep, user: GetUserDep) -> li
     back = (mine.topology, mine.dst_node, mine.src_node)
     return [
         {"dag_id": each.dag_id, "pipeline": each.name}
-        for each in _KNOWN.find(session, readable_dags(user))
+        for each in each_once(_KNOWN.find(session, readable_dags(user)))
         if (each.shown.topology, each.shown.src_node, each.shown.dst_node) == back
     ]
 

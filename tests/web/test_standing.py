@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.views.page import list_row
-from airflow_cdc_provider.web.known import KnownDag
+from airflow_cdc_provider.web.known import KnownDag, KnownPipeline, each_once
 from airflow_cdc_provider.web.runs import DagRuns
 from airflow_cdc_provider.web.standing import Standing, standing_of, with_failed_run
 from tests.behaviours.request_behaviours import request_of
@@ -345,3 +345,15 @@ def test_a_request_that_waits_counts_as_open(page: Page, store: SqlStateStore) -
     store.ask(replace(request_of(), pipeline=SHOP, status=RequestStatus.WAITING))
     row = page.row(str(SHOP))
     assert (row["waiting_requests"], row["waiting_approvals"]) == (1, 0)
+
+
+def test_an_edge_whose_own_dag_is_paused_is_listed_by_the_dag_of_the_pair() -> None:
+    def known(dag_id: str, name: str, *, is_paused: bool = False) -> KnownPipeline:
+        shown = ShownPipeline(name, conn_id="cdc_state")
+        return KnownPipeline(KnownDag(dag_id, is_paused), shown, f"{name}.yaml")
+
+    pair = [known("shops", name) for name in ("there", "back")]
+    own = [known("there__sync", "there", is_paused=True), known("back__sync", "back")]
+    assert each_once([*pair, *own]) == (*pair, own[1])  # two that run it are both told
+    paused = [known(dag_id, "there", is_paused=True) for dag_id in ("shops", "there__sync")]
+    assert each_once(paused) == tuple(paused)
