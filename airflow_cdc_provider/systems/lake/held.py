@@ -26,7 +26,13 @@ from airflow_cdc_provider.systems.files.object_store import ObjectStore
 from airflow_cdc_provider.systems.lake.behind import behind
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER, ROW, SNAPSHOT_ORDER
 from airflow_cdc_provider.systems.lake.gathered import batches_of, in_columns
-from airflow_cdc_provider.systems.lake.tables.table import Bounds, LakeTables, LoadedTable, Stamp
+from airflow_cdc_provider.systems.lake.tables.table import (
+    Bounds,
+    ClosedTableError,
+    LakeTables,
+    LoadedTable,
+    Stamp,
+)
 
 OpenTables = Callable[[LogState], LakeTables]
 """Opens a folder's tables, as a state of the log knows them."""
@@ -45,6 +51,7 @@ _LONGEST = 400
 class HeldTable:
     """A table as its next commit would make it."""
 
+    table: TableId
     store: ObjectStore
     columns: pa.Schema
     loaded: LoadedTable | None
@@ -72,7 +79,7 @@ class HeldTable:
             names_there = self.loaded.columns.names
             there = [name for name in names if name in names_there]
             known = None if bounds is None or bounds.column not in names_there else bounds
-            with libraries_explained(partial(unreadable, self.store)):
+            with libraries_explained(partial(unreadable, self.store, table=self.table)):
                 for batch in self.loaded.batches(there, known):
                     rows = in_columns(pa.Table.from_batches([batch]), columns)
                     yield from (_as_read(rows) if self.is_mirror else rows).to_batches()
@@ -112,7 +119,7 @@ class HeldTables:
         None if neither lake nor log have anything of it. `IntegrityError` if files of the log are
         gone: of an old state the table may have them.
         """
-        with libraries_explained(partial(unreadable, self.store)):
+        with libraries_explained(partial(unreadable, self.store, table=table)):
             loaded = self.open_tables(state).load(table)
             stamp = None if loaded is None else own_stamp(loaded, table, self.store, self.pipeline)
         there = pa.schema([]) if loaded is None else loaded.columns
@@ -123,6 +130,7 @@ class HeldTables:
         if not new.columns.names:
             return None
         return HeldTable(
+            table,
             self.store,
             new.columns,
             None if new.is_anew else loaded,
@@ -158,7 +166,7 @@ def own_stamp(loaded: LoadedTable, table: TableId, store: ObjectStore, pipeline:
 
 
 @contextmanager
-def libraries_explained(told: Callable[[Exception], SinkUnreachableError]) -> Iterator[None]:
+def libraries_explained(told: Callable[[Exception], CdcError]) -> Iterator[None]:
     """Tell what the formats' libraries meet, of many kinds, as an error that `told` makes of it."""
     try:
         yield
@@ -174,8 +182,16 @@ def said_by(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:_LONGEST]}"
 
 
-def unreadable(store: ObjectStore, error: Exception) -> SinkUnreachableError:
-    """Return the error for tables that cannot be read."""
+def unreadable(store: ObjectStore, error: Exception, *, table: TableId | None = None) -> CdcError:
+    """Return the error for tables that cannot be read, or for the one that others closed."""
+    if table is not None and isinstance(error, ClosedTableError):
+        return RefusedError(
+            f"others have closed {table} to this pipeline: {said_by(error)}",
+            where=str(store),
+            risk="none: nothing was changed",
+            remedy="take off the table what it names; or route the source's table to another name, "
+            "then `reset` it",
+        )
     return SinkUnreachableError(
         f"tables cannot be read: {said_by(error)}",
         where=str(store),

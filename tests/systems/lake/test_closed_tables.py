@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from tests.behaviours.sink_world import insert, update
 from tests.systems.lake.damage import catalog_of
 from tests.systems.lake.reading import table_of
-from tests.systems.lake.steps import begun, change, published
+from tests.systems.lake.steps import begun, change, compared, published
 from tests.systems.lake.world import LakeWorld
 
 ORDERS = ("shop", "orders")
@@ -78,6 +78,15 @@ def test_a_closed_table_is_refused_by_its_name_and_holds_no_other_up(
     assert "--table" in found.value.remedy
     assert table_of(world.form, world.root, "shop.seats").num_rows == 1
     assert {*world.root.glob("shop.orders/mirror-*")} == made  # no file that nobody names is left
+
+
+@pytest.mark.parametrize("world", ["delta", "delta_mirror"], indirect=True)
+def test_a_table_that_may_not_be_read_is_refused_by_its_name(world: LakeWorld) -> None:
+    begun(world, (1, "a"))
+    world.lake.publish_tables()
+    with_unknown_reader(world.root / "shop.orders")
+    with pytest.raises(RefusedError, match=r"closed shop\.orders to this pipeline: .*someday"):
+        compared(world)
 
 
 def test_null_is_not_written_where_others_allow_none(world: LakeWorld) -> None:

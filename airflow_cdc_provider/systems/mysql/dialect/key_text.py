@@ -116,7 +116,7 @@ def _decimal(column: ColumnType, text: str) -> Decimal:
     if not _DECIMAL.fullmatch(text):
         raise ValueError("write a decimal number")
     scale, exact = column.scale or 0, Decimal(text)
-    if abs(exact) >= 10 ** ((column.precision or 0) - scale):
+    if exact.copy_abs() >= 10 ** ((column.precision or 0) - scale):
         raise ValueError("out of the column's range; an end of a range of keys may be left open")
     number = exact.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
     if number != exact:
