@@ -24,6 +24,7 @@ from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.lake import publisher as publisher_module
+from airflow_cdc_provider.views.remarks import published_of
 from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
@@ -121,6 +122,18 @@ def unreadable(lake: Lake, table: TableId) -> Callable[[], object]:
     for each in texts:
         each.write_text("nonsense")
     return lambda: [each.write_text(text) for each, text in texts.items()]
+
+
+def test_an_idle_run_says_that_the_tables_are_as_new_as_it_is(lake: Lake) -> None:
+    lake.catch_up()
+    run = lake.shop.run()
+    first = published_of(run.store.note(run.name, NoteKind.PUBLISHED))
+    for _ in range(2):
+        lake.catch_up()
+    told = status(run.store, run.name, now_us=run.store.now_us())
+    assert "nothing to stream" in " ".join(event.text for event in told.events)
+    assert first is not None
+    assert (told.published_us or 0) > first
 
 
 @pytest.mark.parametrize("by", ["set back", "unreadable"])

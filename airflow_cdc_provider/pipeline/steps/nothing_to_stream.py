@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_counts import StreamCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -121,5 +121,7 @@ def _tell(
     if phase is not Phase.STREAMING:
         store.move(name, generation, expected=phase, to=Phase.STREAMING)
     store.move(name, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    if isinstance(sink_of(run), CommitsLater):  # their tables lack nothing
+        store.keep_note(name, NoteKind.PUBLISHED, {"at_us": told.heartbeat_us})
     store.tell(name, f"nothing to stream: the sink has the log up to its end at {told.source_end}")
     store.release_lease(name, generation)
