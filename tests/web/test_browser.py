@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.log_reach import LogReach
@@ -366,8 +367,20 @@ def test_a_table_begins_again_and_one_that_is_not_copied_is_added(
         shot(tab, f"change-{choice.lower()}")
         dialog.get_by_role("button", name="Ask for it").click()
         dialog.wait_for(state="detached")
-    found = {(each.kind, str(each.scope)) for each in lively.table_requests(BUSY)}
-    assert found == {(RequestKind.RESET, "shop.orders"), (RequestKind.FOLLOW, "shop.returns")}
+    asked = {(each.kind, str(each.scope)): each for each in lively.table_requests(BUSY)}
+    reset = (RequestKind.RESET, "shop.orders")
+    assert asked.keys() == {reset, (RequestKind.FOLLOW, "shop.returns")}
+    lively.move_request(
+        BUSY,
+        generation,
+        asked[reset].request_id,
+        expected=RequestStatus.ASKED,
+        to=RequestStatus.FAILED,
+        error=StoredError.of(RefusedError("nobody can", "here", "none", "nothing")),
+    )
+    failed = frame.get_by_role("status").locator("p.bad").filter(has_text="nobody can")
+    failed.get_by_role("button", name="Close").click()
+    failed.wait_for(state="detached")
     lively.forget(BUSY, generation)
 
 

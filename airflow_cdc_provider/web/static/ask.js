@@ -1,12 +1,15 @@
 // Questions before something is asked of a pipeline, and what is said once it is.
 
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { h } from "./dom.js";
 import { airflowLink } from "./links.js";
 import { facts } from "./parts.js";
 
 const SHOWN_MS = 8000;
-const LINK_SHOWN_MS = 60_000;
+const LONG_SHOWN_MS = 60_000;
+const WATCH_EVERY_MS = 2000;
+const WATCHED_MS = 120_000;
+const OPEN = new Set(["waiting", "asked", "reading"]);
 
 /** Open a dialog. */
 export function opened(title, ...content) {
@@ -17,14 +20,25 @@ export function opened(title, ...content) {
   return dialog;
 }
 
-/** Say that something was done; what has a link to follow stays for a minute, or until closed. */
-export function notice(text, path = null) {
+/** Say what was done; what has a link to follow, or is bad, stays for a minute, or until closed. */
+export function notice(text, path = null, tone = "") {
   const close = h("button", { type: "button", class: "close", "aria-label": "Close" }, "×");
   const link = path ? [" ", airflowLink(path, "Open it")] : null;
-  const line = h("p", {}, h("span", {}, text, link), close);
+  const line = h("p", { class: tone }, h("span", {}, text, link), close);
   close.addEventListener("click", () => line.remove());
   document.getElementById("notices").append(line);
-  setTimeout(() => line.remove(), path ? LINK_SHOWN_MS : SHOWN_MS);
+  setTimeout(() => line.remove(), path || tone ? LONG_SHOWN_MS : SHOWN_MS);
+}
+
+/** Look for a while what becomes of a request, and say so if it fails: who carries it out refuses. */
+async function watched(path, id) {
+  for (const until = Date.now() + WATCHED_MS; Date.now() < until; ) {
+    await new Promise((done) => setTimeout(done, WATCH_EVERY_MS));
+    const it = await get(path).catch(() => null);
+    const asked = it?.requests.find((each) => each.id === id);
+    if (asked?.status === "failed") notice(`Request ${id} failed: ${asked.error}`, null, "bad");
+    if (asked && !OPEN.has(asked.status)) return;
+  }
 }
 
 /** Ask, do it if the answer is yes, then bring the page up to date. */
@@ -97,6 +111,7 @@ export function tableForm(table, may, path, again) {
       const asked = await post(`${path}/tables`, { change, tables: [table.source] });
       dialog.close();
       notice(`Request ${asked.id} is noted: whoever is at work on the pipeline carries it out, else its next run.`);
+      watched(path, asked.id);
       await again();
     } catch (error) {
       problem.replaceChildren(facts(error.facts ?? { what: String(error) }));
