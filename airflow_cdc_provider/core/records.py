@@ -117,7 +117,8 @@ class TablePlan:
                 f"{why}, so its rows are read together",
                 where=f"table {self.schema.table}",
                 risk="none: nothing of the split was published",
-                remedy="raise snapshot.max_split_mb, if readers have that much memory",
+                remedy="raise snapshot.max_split_mb, if readers have that much memory"
+                + ("" if self.schema.has_key else ", or give it a key"),
             )
 
     def split_at_sink(self, split: SnapshotSplit) -> SnapshotSplit:

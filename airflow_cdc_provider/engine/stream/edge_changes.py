@@ -66,8 +66,7 @@ def why_not_passed(sink: Sink, after: TablePlan) -> str:
     """Return why the sink's table is not as the source's is now; empty if it is."""
     if not isinstance(sink, HasOwnLog):
         return f"what {after.sink_table} is at the other node cannot be looked at"
-    with sink.own_log().catalogue() as catalogue:
-        found = catalogue.schemas([after.sink_table]).get(after.sink_table)
+    found = _at_sink(sink, after)
     if found is None:
         return f"{after.sink_table} is not at the other node"
     if _names(found) != _names(after.target):
@@ -86,14 +85,19 @@ def is_ahead(sink: Sink, after: TablePlan) -> bool:
     """Tell whether the sink's table holds the source's rows as they are now, and maybe more."""
     if not isinstance(sink, HasOwnLog):
         return False
-    with sink.own_log().catalogue() as catalogue:
-        found = catalogue.schemas([after.sink_table]).get(after.sink_table)
+    found = _at_sink(sink, after)
     if found is None or not _names(after.target) <= _names(found):
         return False
     if _unique(found) != _unique(after.target):
         return False
     with closing(sink.open_tables()) as tables:
         return not tables.drifted([after])
+
+
+def _at_sink(sink: HasOwnLog, plan: TablePlan) -> TableSchema | None:
+    """Return the definition of a plan's table at the sink; None if it is not there."""
+    with sink.own_log().catalogue() as catalogue:
+        return catalogue.schemas([plan.sink_table]).get(plan.sink_table)
 
 
 def _names(schema: TableSchema) -> frozenset[str]:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.source_port import (
     FollowsDefinitions,
     LogReading,
@@ -35,7 +35,6 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.identifiers import TableId, table_option
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import (
     CARRIED,
@@ -46,7 +45,7 @@ from airflow_cdc_provider.core.schema_changes import (
     names_behind,
     with_left_out,
 )
-from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind, came_from
+from airflow_cdc_provider.core.statement_effect import StatementEffect, came_from
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_patterns import TablePattern
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -70,6 +69,7 @@ from airflow_cdc_provider.engine.stream.edge_changes import (
 )
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.stream_control import Following
+from airflow_cdc_provider.engine.stream.table_statements import TableStatements
 
 _READ_S = 5.0
 """How long one batch of the look ahead may be read."""
@@ -78,35 +78,6 @@ COMES_BACK_S = 5.0
 _LOOK_EVERY_S = 0.5
 
 _OUT_OF_STEP = "not all of its rows were in step yet"
-
-
-@dataclass(slots=True)
-class _Statements:
-    """What the log says of one table from a changing statement on."""
-
-    found: list[Statement]
-    """Those that change rows, columns, unique keys or names."""
-    named: list[StatementEffect]
-    """What all did that named it, the harmless ones, too."""
-    first_end: LogPosition
-    """Behind the first of them."""
-    through: LogPosition
-    """Behind the last of them that is not harmless."""
-    has_rows: bool = False
-    """Rows of the table came behind the last of them."""
-    has_rows_between: bool = False
-    has_harmless: bool = False
-    """It was altered once more in a way that changes no rows, such as a default."""
-
-    @property
-    def first(self) -> _Statements:
-        """Return what the log says of the table up to the end of the first statement."""
-        return _Statements(self.found[:1], self.named[:1], self.first_end, self.first_end)
-
-    @property
-    def truncates(self) -> bool:
-        """Tell whether one of the statements truncates the table."""
-        return any(each.effect.kind is StatementKind.TRUNCATE for each in self.found)
 
 
 class SchemaChanges:
@@ -261,11 +232,11 @@ class SchemaChanges:
 
     def _look_ahead(
         self, stream: StreamSplit, tables: Collection[TableId]
-    ) -> tuple[Mapping[TableId, _Statements], Mapping[TableId, TableSchema]]:
+    ) -> tuple[Mapping[TableId, TableStatements], Mapping[TableId, TableSchema]]:
         """Return what the log says of tables up to its end, and their definitions there."""
         before = self._catalogue(tables)
         schemas = {table: self._reading.schemas[table] for table in tables}
-        said: dict[TableId, _Statements] = {}
+        said: dict[TableId, TableStatements] = {}
         reading = replace(self._reading, schemas=schemas, every_statement=True)
         for batch in self._read(stream, reading):
             self._note(batch, stream, said)
@@ -291,7 +262,7 @@ class SchemaChanges:
             yield from reader.read_up_to(end, batch_s=_READ_S)
 
     def _note(
-        self, batch: ChangeBatch, stream: StreamSplit, said: dict[TableId, _Statements]
+        self, batch: ChangeBatch, stream: StreamSplit, said: dict[TableId, TableStatements]
     ) -> None:
         """Note what one batch says of the tables: rows, and statements about them."""
         for changes in batch.tables:
@@ -312,7 +283,7 @@ class SchemaChanges:
                 continue
             seen.named.append(statement.effect)
         for table in concerned:
-            said.setdefault(table, _Statements([statement], [statement.effect], end, end))
+            said.setdefault(table, TableStatements([statement], [statement.effect], end, end))
 
     def _catalogue(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema]:
         """Return the tables' definitions at the source now."""
@@ -325,7 +296,7 @@ class SchemaChanges:
         self,
         stream: StreamSplit,
         table: TableId,
-        said: _Statements | None,
+        said: TableStatements | None,
         now: TableSchema | None,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
@@ -357,7 +328,7 @@ class SchemaChanges:
         self,
         stream: StreamSplit,
         plan: TablePlan,
-        said: _Statements,
+        said: TableStatements,
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
@@ -369,7 +340,7 @@ class SchemaChanges:
         self,
         stream: StreamSplit,
         plan: TablePlan,
-        said: _Statements,
+        said: TableStatements,
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange | None:
@@ -393,7 +364,7 @@ class SchemaChanges:
         return None if self._refused(change.after) else change
 
     def _come_back(
-        self, stream: StreamSplit, plan: TablePlan, said: _Statements, now: TableSchema
+        self, stream: StreamSplit, plan: TablePlan, said: TableStatements, now: TableSchema
     ) -> SchemaChange | None:
         """Return a change that the sink's node made first, where it may be ahead by more."""
         sink, first = self._job.sink(), said.first
@@ -429,7 +400,7 @@ class SchemaChanges:
         self,
         stream: StreamSplit,
         plan: TablePlan,
-        said: _Statements,
+        said: TableStatements,
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
@@ -455,7 +426,7 @@ class SchemaChanges:
         self,
         stream: StreamSplit,
         plan: TablePlan,
-        said: _Statements,
+        said: TableStatements,
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange | None:
@@ -475,7 +446,7 @@ class SchemaChanges:
         self,
         stream: StreamSplit,
         plan: TablePlan,
-        said: _Statements,
+        said: TableStatements,
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
@@ -500,7 +471,7 @@ class SchemaChanges:
         return self._by_policy(change, said, stream, stopped_by)
 
     def _copied(
-        self, before: TableSchema, now: TableSchema, said: _Statements, at_sink: Collection[str]
+        self, before: TableSchema, now: TableSchema, said: TableStatements, at_sink: Collection[str]
     ) -> TableSchema:
         """Return the definition now, without the columns that the policy leaves out."""
         names = names_behind(before, [statement.effect for statement in said.found])
@@ -511,7 +482,7 @@ class SchemaChanges:
         ignores = self._job.spec.schema_changes.add_column is Policy.IGNORE
         return with_left_out(before, now, names, ignores=ignores, at_sink=at_sink)
 
-    def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
+    def _difference(self, before: TablePlan, after: TablePlan, said: TableStatements) -> Difference:
         """Return how two definitions differ, by the definitions and the log's statements."""
         effects = [statement.effect for statement in said.found]
         found = self._difference_between(before, after, effects)
@@ -524,7 +495,7 @@ class SchemaChanges:
     def _by_policy(
         self,
         change: SchemaChange,
-        said: _Statements,
+        said: TableStatements,
         stream: StreamSplit,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
@@ -557,7 +528,7 @@ class SchemaChanges:
         """Return what to do about a table whose columns are not what the pipeline says of them."""
         return way_back(plan, self._job.sink().abilities)
 
-    def _shown(self, plan: TablePlan, said: _Statements) -> str:
+    def _shown(self, plan: TablePlan, said: TableStatements) -> str:
         """Return why a table would show what is hidden of the one that has its name now."""
         effects = [statement.effect for statement in said.found]
         origin = came_from(plan.schema.table, effects)
@@ -595,7 +566,7 @@ class SchemaChanges:
         )
 
 
-def _only_truncates(found: Difference, said: _Statements) -> bool:
+def _only_truncates(found: Difference, said: TableStatements) -> bool:
     """Tell whether a statement truncated the table, and changed nothing else."""
     return said.truncates and len(said.found) == 1 and found.kinds <= {ChangeKind.ROWS}
 
