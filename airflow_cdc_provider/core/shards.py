@@ -7,10 +7,11 @@ none changes when one comes or goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_shape import TableShape
 
 
@@ -37,6 +38,19 @@ class Clash:
     """The later one."""
     what: str
     fix: str
+
+
+def shards_of(plans: Sequence[TablePlan], known: Sequence[TablePlan] = ()) -> list[list[TablePlan]]:
+    """Return the shards of each shared sink table that one of these plans goes to.
+
+    Those among the pipeline's `known` plans come first, as they are in `plans` if they are there.
+    """
+    latest = {plan.schema.table: plan for plan in (*known, *plans) if plan.shard is not None}
+    together: dict[TableId, list[TablePlan]] = {}
+    for plan in latest.values():
+        together.setdefault(plan.sink_table, []).append(plan)
+    wanted = {plan.sink_table for plan in plans}
+    return [shards for table, shards in together.items() if table in wanted]
 
 
 def clashes(routed: Iterable[Routed]) -> Iterator[Clash]:
@@ -81,6 +95,12 @@ def _clash(other: Routed, one: Routed) -> Clash | None:
             one.table,
             f"{both}, and one is to have other columns of metadata or other deletes there",
             "write the same deletes and metadata for both: whoever reads the table asks one column",
+        )
+    if other.shape.layout != one.shape.layout:
+        return Clash(
+            one.table,
+            f"{both}, and the files of one are to be laid out otherwise",
+            "write the same partition_by and sort_by for both: they have their files together",
         )
     return None
 

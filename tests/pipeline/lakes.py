@@ -82,12 +82,18 @@ class Lake:
 
     def current(self, table: str) -> list[tuple[str, ...]]:
         """Return a table's current rows by the query that `show` prints, as texts."""
+        return _texts(row.values() for row in self.current_rows(table))
+
+    def current_rows(self, table: str) -> list[dict[str, Any]]:
+        """Return a table's current rows by the query that `show` prints, each by its columns."""
         named = f"{self.shop.database}.{table}"
         query = current_rows(self.shop.run())[named]
         with duckdb.connect() as connection:
             connection.register("changes", self.changes(table))
             in_catalog = f'"{self.shop.database}"."{table}"'
-            return _texts(connection.sql(query.replace(in_catalog, "changes")).fetchall())
+            found = connection.sql(query.replace(in_catalog, "changes"))
+            names = found.columns
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def source_rows(self, table: str) -> list[tuple[str, ...]]:
         """Return the source's rows now, as texts."""

@@ -14,8 +14,8 @@ def current_rows(run: Run) -> Mapping[str, str]:
 
     None for a sink whose tables hold the current rows themselves.
     """
-    sink = sink_of(run)
+    plans = [state.plan for state in run.store.tables(run.name)]
+    sink = sink_of(run, plans=plans)
     if not isinstance(sink, HoldsChanges):
         return {}
-    plans = [state.plan for state in run.store.tables(run.name)]
     return {str(plan.sink_table): sink.current_rows(plan) for plan in plans}

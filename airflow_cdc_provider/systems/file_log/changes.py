@@ -69,7 +69,8 @@ class _Pending:
     """The version of the manifest by which the changes were chosen."""
     events: int
     """The log's events before the next one."""
-    files: dict[str, OpenFile] = field(default_factory=dict)
+    files: dict[tuple[str, TableId | None], OpenFile] = field(default_factory=dict)
+    """By folder and source table: those that share a folder have columns of their own."""
     sealed: dict[str, list[SealedFile]] = field(default_factory=dict)
     passed: Passed = field(default_factory=Passed)
     has_parts: bool = False
@@ -84,8 +85,8 @@ class _Pending:
 
     def seal(self) -> None:
         """Seal all open files."""
-        for folder, file in self.files.items():
-            self.sealed[folder] = [file.seal()]
+        for (folder, _), file in self.files.items():
+            self.sealed.setdefault(folder, []).append(file.seal())
         self.files = {}
 
     def delete_sealed(self, store: ObjectStore) -> None:
@@ -277,7 +278,7 @@ class LogChangeSink:
         for events, places in zip(tables, places_by_table, strict=True):
             table = events.changes.table
             rows = self._forms[table].changed(events, places, transactions, now_us)
-            self._file(pending, self._folders[table], batch).write(rows, len(events))
+            self._file(pending, batch, table).write(rows, len(events))
         pending.events += sum(map(len, tables))
         if self._files.has_markers and self._alone is None:
             self._write_markers(pending, batch, tables, transactions)
@@ -300,16 +301,20 @@ class LogChangeSink:
             ends=count - 1 if is_part else count,
         )
         if number:
-            self._file(pending, TRANSACTION, batch).write(rows, number)
+            self._file(pending, batch).write(rows, number)
         pending.passed = open_at_end(counted, count) if is_part else Passed()
 
-    def _file(self, pending: _Pending, folder: str, batch: ChangeBatch) -> OpenFile:
-        """Return the open file of a folder, made on first use."""
-        file = pending.files.get(folder)
+    def _file(
+        self, pending: _Pending, batch: ChangeBatch, table: TableId | None = None
+    ) -> OpenFile:
+        """Return the open file of a table's changes, or of markers, made on first use."""
+        folder = TRANSACTION if table is None else self._folders[table]
+        file = pending.files.get((folder, table))
         if file is None:
             name = stream_file(_first_place(batch), self._owner.generation, self._files.form.value)
             path = f"{folder}/{name}"
-            file = pending.files[folder] = OpenFile(self._root, path, self._files.form)
+            file = OpenFile(self._root, path, self._files.form)
+            pending.files[folder, table] = file
         return file
 
     # --- statements ---------------------------------------------------------------------------
@@ -351,7 +356,7 @@ class LogChangeSink:
             columns = self._captured.columns_of(table)
             truncated_by = TruncatedBy(by, pending.events)
             event = self._forms[table].truncated(columns, truncated_by, batch.barrier.facts, now_us)
-            self._file(pending, self._folders[table], batch).write(event, 1)
+            self._file(pending, batch, table).write(event, 1)
             pending.events += 1
 
 

@@ -220,6 +220,7 @@ class LogJoinSink:
             "rows": written.rows,
             "position": position_to_json(written.position),
             "begins": written.begins,
+            **({"shard": True} if plan.shard is not None else {}),
             "folder": table_folder(plan.sink_table),
             "files": [asdict(each) for each in written.files],
             **({"events": written.events} if self._files.counts_events else {}),

@@ -50,7 +50,7 @@ _BLOCK = 1_000
 _TRIES = 20
 _CHECKPOINT = f"{CHECKPOINTS}/checkpoint-"
 _VERSION = "manifest-"
-_ADDING = frozenset({"publish", "change", "join", "join again", "tell columns"})
+_ADDING = frozenset({"publish", "change", "join", "join again", "tell columns", "void"})
 """The commits that add files."""
 
 

@@ -82,11 +82,24 @@ def counted(
     return TableId.parse(table), TableChangeCount(changes, place, RowCounts(*rows), changed_us)
 
 
-def targets_to(targets: dict[TableId, TableId]) -> dict[str, str]:
-    """Return as JSON which sink table is copied from which source table."""
-    return {str(sink): str(source) for sink, source in targets.items()}
+Targets = dict[TableId, tuple[TableId, ...]]
+"""What each table of the sink is copied from: several tables of the source are its shards."""
 
 
-def targets_from(form: dict[str, str]) -> dict[TableId, TableId]:
-    """Read from JSON which sink table is copied from which source table."""
-    return {TableId.parse(sink): TableId.parse(source) for sink, source in form.items()}
+def targets_to(targets: Targets) -> Record:
+    """Return as JSON which sink table is copied from which tables; a list where they are several.
+
+    So that releases which know of one source alone can read the others.
+    """
+    return {
+        str(sink): str(sources[0]) if len(sources) == 1 else [*map(str, sources)]
+        for sink, sources in targets.items()
+    }
+
+
+def targets_from(form: Record) -> Targets:
+    """Read from JSON which sink table is copied from which tables of the source."""
+    return {
+        TableId.parse(sink): tuple(map(TableId.parse, [said] if isinstance(said, str) else said))
+        for sink, said in form.items()
+    }

@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.codec import (
 )
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.hand_off_check import Report
-from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId, table_option
 from airflow_cdc_provider.core.known_log import NONE_APART, TablesApart
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
@@ -41,10 +41,12 @@ from airflow_cdc_provider.engine.ledger.records import (
 from airflow_cdc_provider.engine.ledger.state import LedgerState, Place, Slot
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.join_state import JoinState
+from airflow_cdc_provider.systems.file_log.layout import table_of_folder
 from airflow_cdc_provider.systems.file_log.published import (
     Counts,
     PublishedSplit,
     Record,
+    Targets,
     counted,
     published_from,
     published_to,
@@ -52,18 +54,15 @@ from airflow_cdc_provider.systems.file_log.published import (
     targets_to,
 )
 from airflow_cdc_provider.systems.file_log.stored_records import record_from_json
+from airflow_cdc_provider.systems.file_log.unsettled import (
+    Unsettled,
+    begun,
+    unsettled_from,
+    unsettled_to,
+)
 
 NATIVE = "native"
 """The types of a log whose values in Parquet have types of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unsettled:
-    """Where a table of the source has begun, or begun again, and is still being read."""
-
-    table: TableId
-    first: int
-    """The first of its files of changes that counts only once all rows are there."""
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class LogState:
     plan_id: str = ""
     types: str = ""
     """Of values in Parquet: NATIVE, or Debezium's, as in all logs that were begun before."""
-    targets: dict[TableId, TableId] = field(default_factory=dict)
+    targets: Targets = field(default_factory=dict)
     """What each table of the sink is copied from."""
     splits: dict[str, PublishedSplit] = field(default_factory=dict)
     stream: StreamSplit | None = None
@@ -89,8 +88,10 @@ class LogState:
     """Files of splits that do not count any more, before all changes: the stream followed them."""
     begins_at: dict[str, int] = field(default_factory=dict)
     """By folder, with which file of changes, counted in the whole plan, its table began last."""
-    unsettled: dict[str, Unsettled] = field(default_factory=dict)
-    """By folder, from where on its files are of a table that has not all of its rows yet."""
+    shards_begin: dict[str, dict[TableId, int]] = field(default_factory=dict)
+    """The same for each table of the source that has begun again in a folder that it shares."""
+    unsettled: dict[str, tuple[Unsettled, ...]] = field(default_factory=dict)
+    """By folder, from where on its files are of tables that have not all of their rows yet."""
     taken: dict[str, int] = field(default_factory=dict)
     """How many files of changes a table has taken over, by folder: they are gone from the log."""
     stopped: tuple[StoppedTable, ...] = ()
@@ -156,6 +157,9 @@ class LogState:
                 self._hand_over(record["files"])
             case "tell columns":
                 self._add_told(record)
+            case "void":
+                self._add_file(record)
+                self.counts.events = record["events"]
             case "begin joins":
                 self.joins.begin(record)
             case "join" | "join again":
@@ -176,6 +180,7 @@ class LogState:
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
         self.kept, self.taken, self.begins_at, self.unsettled = {}, {}, {}, {}
+        self.shards_begin = {}
         self.stopped, self.begun, self.apart = (), (), NONE_APART
         self.joins, self.former, self.untold = JoinState(), {}, {}
         self.servers_left = set()
@@ -220,10 +225,7 @@ class LogState:
         for slot in after.slots or ():
             self.apart = slot.apart
         self.joins.follow(progress, self._progress(), _begun_again(records, before.changes or ()))
-        read = {each.table for each in self._progress() if not each.is_unread}
-        self.unsettled = {
-            folder: each for folder, each in self.unsettled.items() if each.table not in read
-        }
+        self._settle()
         self._follow_columns(records, before.changes or ())
         for record in records:
             if isinstance(record, TablesOwned):
@@ -234,6 +236,29 @@ class LogState:
             elif isinstance(record, ChangesCounted):
                 for table, count in record.tables.items():
                     self._count(table, count, record.position, at_us)
+
+    def _settle(self) -> None:
+        """Have files of changes count of which no table is being read any more.
+
+        What is left of a shard that has gone while it was read holds no other up.
+        """
+        owned = {each.table: each.is_unread for each in self._progress()}
+        found = {}
+        for folder, waiting in self.unsettled.items():
+            others = len(self.sources_of(folder)) > 1
+            left = [each for each in waiting if owned.get(each.table, not others)]
+            if left:
+                found[folder] = tuple(left)
+        self.unsettled = found
+
+    def sources_of(self, folder: str) -> tuple[TableId, ...]:
+        """Return the tables of the source that go to a folder."""
+        return self.targets.get(table_of_folder(folder), ())
+
+    def to_reset(self, sink_table: TableId) -> str:
+        """Return the options of `reset` that have a table of the sink begin again."""
+        sources = self.targets.get(sink_table) or (sink_table,)
+        return " ".join(map(table_option, sources))
 
     def _follow_columns(self, records: Records, begun: Sequence[SchemaChange]) -> None:
         """Note the columns that come by changes that end, and forget those that go."""
@@ -255,6 +280,10 @@ class LogState:
         left = self.untold.pop(table, set()) - set(record["columns"])
         if left:
             self.untold[table] = left
+        self._add_file(record)
+
+    def _add_file(self, record: Record) -> None:
+        """Add a file to those of a folder's changes."""
         self.changes.setdefault(record["folder"], []).append(SealedFile(**record["file"]))
 
     def _progress(self) -> list[TableProgress]:
@@ -265,20 +294,35 @@ class LogState:
 
     def follows(self, sink_table: TableId) -> bool:
         """Tell whether a table is followed, or isolated, and all its rows are in the log."""
-        source = self.targets.get(sink_table)
-        return any(each.table == source and not each.is_unread for each in self._progress())
+        sources = self.targets.get(sink_table, ())
+        read = {each.table for each in self._progress() if not each.is_unread}
+        return bool(sources) and read.issuperset(sources)
 
     def _join(self, record: Record) -> None:
         """Add the rows of a split that has joined the stream."""
         joined, folder = self.joins.join(record), record["folder"]
         if record["begins"]:
-            self.begins_at[folder] = count = self.changes_in_all(folder)
-            first = self.unsettled[folder].first if folder in self.unsettled else count
-            self.unsettled[folder] = Unsettled(joined.split.table, first)
+            self._begin(joined.split.table, folder, is_shard=record.get("shard", False))
         files = [SealedFile(**each) for each in record["files"]]
         self.changes.setdefault(folder, []).extend(files)
         self.counts.events = record.get("events", self.counts.events)
         self._count(joined.split.table, max(joined.rows, 1), joined.position, record["at_us"])
+
+    def _begin(self, table: TableId, folder: str, *, is_shard: bool) -> None:
+        """Note that a table begins, or begins again, with the next file of a folder.
+
+        What others have there goes on, so a folder that is shared begins only once all have.
+        """
+        count, waiting = self.changes_in_all(folder), self.unsettled.get(folder, ())
+        self.unsettled[folder] = begun(waiting, table, count, is_shard=is_shard)
+        if not is_shard:
+            self.begins_at[folder] = count
+            return
+        begins = self.shards_begin.setdefault(folder, {})
+        begins[table] = count
+        sources = self.sources_of(folder)
+        if begins.keys() >= {*sources}:
+            self.begins_at[folder] = min(begins[source] for source in sources)
 
     def _keep_splits(self, kept: set[str], before: LedgerState) -> None:
         """Forget all other splits; files of tables that the stream has followed stay in the log."""
@@ -332,8 +376,8 @@ class LogState:
 
     def settled(self, folder: str) -> int:
         """Return how many files of changes a table may have: up to where all rows are there."""
-        found = self.unsettled.get(folder)
-        return self.changes_in_all(folder) if found is None else found.first
+        waiting = self.unsettled.get(folder, ())
+        return min((each.first for each in waiting), default=self.changes_in_all(folder))
 
     def changes_in_all(self, folder: str) -> int:
         """Return how many files of changes a folder has had in the whole plan."""
@@ -454,9 +498,11 @@ class LogState:
             "kept": _files_to(self.kept),
             "taken": self.taken,
             "begins_at": self.begins_at,
-            "unsettled": {
-                folder: [str(each.table), each.first] for folder, each in self.unsettled.items()
+            "shards_begin": {
+                folder: {str(table): count for table, count in begins.items()}
+                for folder, begins in self.shards_begin.items()
             },
+            "unsettled": unsettled_to(self.unsettled),
             "stopped": stopped,
             "begun": [change_to_json(change) for change in self.begun],
             "apart": apart_to_json(self.apart),
@@ -486,10 +532,11 @@ class LogState:
             kept=_files_from(form.get("kept", {})),
             taken=dict(form.get("taken", {})),
             begins_at=dict(form.get("begins_at", {})),
-            unsettled={
-                folder: Unsettled(TableId.parse(table), first)
-                for folder, (table, first) in form.get("unsettled", {}).items()
+            shards_begin={
+                folder: {TableId.parse(table): count for table, count in begins.items()}
+                for folder, begins in form.get("shards_begin", {}).items()
             },
+            unsettled=unsettled_from(form.get("unsettled", {})),
             stopped=tuple(
                 StoppedTable(stream_from_text(stream), StoredError(error), since_us)
                 for stream, error, since_us in form.get("stopped", ())

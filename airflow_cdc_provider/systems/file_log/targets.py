@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId, table_option
@@ -21,7 +22,7 @@ from airflow_cdc_provider.engine.sink.port import Copied, Owner, TargetConflict
 from airflow_cdc_provider.systems.file_log.layout import table_folder
 from airflow_cdc_provider.systems.file_log.ledger import not_exact
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
-from airflow_cdc_provider.systems.file_log.published import Record, targets_to
+from airflow_cdc_provider.systems.file_log.published import Record, Targets, targets_to
 from airflow_cdc_provider.systems.file_log.state import LogState
 from airflow_cdc_provider.systems.files.opening import Root, files_at
 
@@ -58,7 +59,7 @@ class LogTargets:
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return source and sink table of each of the pipeline's claims."""
         targets = self._manifest.read().targets
-        return tuple(sorted((source, sink) for sink, source in targets.items()))
+        return tuple(sorted((each, sink) for sink, sources in targets.items() for each in sources))
 
     def conflicts(
         self, plans: Sequence[TablePlan], *, known: Collection[Copied] = ()
@@ -97,8 +98,7 @@ class LogTargets:
                 risk="the log would be mixed with what is there; nothing was changed",
                 remedy="; ".join(dict.fromkeys(conflict.remedy for conflict in refused)),
             )
-        wanted = {plan.sink_table: plan.schema.table for plan in plans}
-        self._store(lambda targets: targets | wanted)
+        self._store(partial(_with, plans))
         return tuple(conflict.table for conflict in found)
 
     def rows(self, table: TableId) -> int | None:  # noqa: ARG002 - the port's
@@ -116,10 +116,9 @@ class LogTargets:
 
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
         """Delete the pipeline's claims on all tables except those of `keep`; their files stay."""
-        kept = {plan.sink_table for plan in keep}
-        self._store(lambda targets: {t: s for t, s in targets.items() if t in kept})
+        self._store(partial(_of_those, keep))
 
-    def _store(self, change: Callable[[dict[TableId, TableId]], dict[TableId, TableId]]) -> None:
+    def _store(self, change: Callable[[Targets], Targets]) -> None:
         """Commit changed claims on tables."""
 
         def judge(state: LogState) -> Record | None:
@@ -198,6 +197,31 @@ class LogTables:
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - the port's
         """Return no remarks: a change log has no keys to add."""
         return ()
+
+
+def _with(plans: Sequence[TablePlan], targets: Targets) -> Targets:
+    """Return claims with those of plans; a shard's is beside those of the others."""
+    found = dict(targets)
+    for plan in plans:
+        source, known = plan.schema.table, found.get(plan.sink_table, ())
+        others = [each for each in known if each != source] if plan.shard is not None else []
+        found[plan.sink_table] = tuple(sorted([*others, source]))
+    return found
+
+
+def _of_those(kept: Sequence[TablePlan], targets: Targets) -> Targets:
+    """Return the claims on tables of the sink that plans go to, and by these alone.
+
+    Where none of them is its source yet, a claim stays as it is.
+    """
+    wanted: dict[TableId, set[TableId]] = {}
+    for plan in kept:
+        wanted.setdefault(plan.sink_table, set()).add(plan.schema.table)
+    return {
+        sink: tuple(each for each in sources if each in wanted[sink]) or sources
+        for sink, sources in targets.items()
+        if sink in wanted
+    }
 
 
 def _reads_alike(old: ColumnType, new: ColumnType) -> bool:

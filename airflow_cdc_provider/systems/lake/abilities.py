@@ -21,6 +21,7 @@ ABILITIES = SinkAbilities(
     takes_tables_without_key=True,
     split_bytes=24 * 1024 * 1024,
     lays_out_files=True,
+    shares_tables=True,
 )
 """Of tables whose rows are changes."""
 MIRRORED = replace(ABILITIES, takes_tables_without_key=False, marks_rows=True, split_bytes=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
-from airflow_cdc_provider.core.identifiers import TableId, table_option
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.file_log.files import SealedFile
 from airflow_cdc_provider.systems.file_log.layout import table_folder
@@ -107,7 +107,7 @@ def _set_back(store: ObjectStore, state: LogState, table: TableId) -> IntegrityE
         where=str(store),
         risk="the log has given them to the table and does not have them any more",
         remedy="restore the table, or `reset` it with "
-        f"{table_option(state.targets.get(table, table))}: it is made anew, and the others flow on",
+        f"{state.to_reset(table)}: it is made anew, and the others flow on",
     )
 
 

@@ -22,8 +22,10 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.keys import KeyPart, KeyRange, comparable
 from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyList
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_shape import OutputColumn
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable
+from airflow_cdc_provider.systems.lake.last_changes import places_among
 from airflow_cdc_provider.systems.lake.marks import living_rows
 from airflow_cdc_provider.systems.lake.stored_values import key_text, model_values, plain_key
 from airflow_cdc_provider.systems.lake.tables.table import Bounds
@@ -41,6 +43,8 @@ class RowChoice:
     chosen: Chosen | None = None
     flag: str = ""
     """A column by which rows are marked as deleted: these are not meant."""
+    shard: OutputColumn | None = None
+    """A column that has one value in all rows that are meant: others are of other tables."""
 
     def require(self) -> None:
         """Refuse what a lake cannot tell of its rows."""
@@ -68,6 +72,7 @@ class RowChoice:
 
     def of_keys(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """Return the changes of the keys that are meant; those of an interval are not known yet."""
+        changes = of_shard(changes, self.shard)
         if self.keys != KeyRange():
             inside = in_range([self._values(changes, name) for name in self.key], self.keys)
             changes = changes.filter(mask_of(inside))
@@ -113,6 +118,14 @@ class RowChoice:
             risk=NOTHING_CHANGED,
             remedy=f"name {instead}; or `reset` the table with --table: it is read as a whole",
         )
+
+
+def of_shard(rows: pa.RecordBatch, shard: OutputColumn | None) -> pa.RecordBatch:
+    """Return the rows of one of several tables that share the lake's; all if none does."""
+    if shard is None:
+        return rows
+    own = places_among(rows.column(shard.name), [str(shard.constant)]) >= 0
+    return rows.filter(mask_of(own))
 
 
 def of_hashes(rows: pa.RecordBatch, names: Sequence[str], sought: WordArray) -> pa.RecordBatch:

@@ -42,6 +42,7 @@ from airflow_cdc_provider.systems.lake.publisher import Publisher
 from airflow_cdc_provider.systems.lake.queries import query_of
 from airflow_cdc_provider.systems.lake.rows import LakeRows
 from airflow_cdc_provider.systems.lake.rows_again import LakeRowsAgain
+from airflow_cdc_provider.systems.lake.shared_tables import by_target
 from airflow_cdc_provider.systems.lake.tables.table import LakeTables
 from airflow_cdc_provider.systems.lake.target_tables import LakeTargetTables
 from airflow_cdc_provider.systems.lake.verify_side import LakeVerifySide
@@ -98,7 +99,7 @@ class LakeSink:
 
     def open_side(self) -> LakeVerifySide:
         """Open the lake's side of a comparison."""
-        return LakeVerifySide(self._held, {plan.sink_table: plan for plan in self.plans})
+        return LakeVerifySide(self._held, by_target(self.plans))
 
     def open_ledger(self) -> Ledger:
         """Open the ledger, which is in the manifests beside the tables."""
@@ -113,7 +114,7 @@ class LakeSink:
 
     def open_tables(self) -> LakeTargetTables:
         """Open the table builder, which has nothing to build: a table comes with its rows."""
-        return LakeTargetTables(self._store, self.owner, widens=self._widens)
+        return LakeTargetTables(self._store, self.owner, self.plans, widens=self._widens)
 
     def open_splits(self) -> LogSplitSink:
         """Open the sink that publishes splits."""
@@ -137,6 +138,7 @@ class LakeSink:
 
     def current_rows(self, plan: TablePlan) -> str:
         """Return the SQL query of a table's current rows, by its name in the catalog."""
+        plan = by_target(self.plans).get(plan.sink_table, plan)
         names = [column.name for column in plan.target.copied_columns]
         return query_of(plan, names, is_mirror=bool(self.folder.mirror_mb))
 
@@ -182,7 +184,7 @@ class LakeSink:
         catalog = self.folder.catalog
         if catalog is None or not catalog.view:
             return None
-        plans = {plan.sink_table: plan for plan in self.plans}
+        plans = by_target(self.plans)
         are_mirrors = bool(self.folder.mirror_mb)
         name = str(self.owner.pipeline)
         return CurrentViews(catalog.view, catalog.name, name, plans, are_mirrors)
@@ -190,7 +192,7 @@ class LakeSink:
     @property
     def _commits(self) -> Commits:
         """Return how tables take what the log has for them."""
-        plans = {plan.sink_table: plan for plan in self.plans}
+        plans = by_target(self.plans)
         if not self.folder.mirror_mb:
             return Appended(self._store, plans, compacts=self.folder.compacts)
         return Mirrored(self._store, plans, self.folder.mirror_mb)

@@ -2,6 +2,9 @@
 
 Any number of changes is read once. What is more than memory should hold goes to files for a while,
 split by hashes of the key, so that each part can be judged alone.
+
+A change may say that all before it is void (`t`). Where the key begins with what tells the rows of
+several tables of the source apart, it says of which of them: it has that value, and no other.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
-from airflow_cdc_provider.columns.numpy_types import IntArray
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of, texts_of
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.columns.row_hashes import row_hashes
 from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER, ROW, SNAPSHOT_ORDER
@@ -81,6 +84,44 @@ def rows_left(
         yield from reading.rows(reading.without_voids(changes))
 
 
+class Voids:
+    """Up to where changes are void: all, or those with one value in the column of shards."""
+
+    def __init__(self, shard: str) -> None:
+        """`shard`: a column of texts where a void has a value in it; may be empty."""
+        self._shard = shard
+        self._all = SNAPSHOT_ORDER - 1
+        self._of_shard: dict[str, int] = {}
+
+    def note(self, voids: pa.RecordBatch) -> None:
+        """Note changes that say that what is before them is void."""
+        orders = voids.column(ORDER).to_pylist()
+        shards = voids.column(self._shard).to_pylist() if self._shard else [None] * len(orders)
+        for shard, order in zip(shards, orders, strict=True):
+            if shard is None:
+                self._all = max(self._all, order)
+            else:
+                self._of_shard[shard] = max(self._of_shard.get(shard, order), order)
+
+    def are_behind(self, changes: pa.Table) -> BoolArray:
+        """Tell which changes are not void."""
+        orders = as_numpy(changes.column(ORDER).combine_chunks())
+        found: BoolArray = orders > self._all
+        if self._of_shard:
+            places = places_among(changes.column(self._shard), list(self._of_shard))
+            last = np.array([*self._of_shard.values(), SNAPSHOT_ORDER - 1])
+            found &= orders > last[places]
+        return found
+
+
+def places_among(values: pa.ChunkedArray | pa.Array, sought: Sequence[str]) -> IntArray:
+    """Return the place of each text among those that are sought; -1: it is none of them."""
+    found = pc.index_in(values.cast(pa.string()), value_set=texts_of(sought)).fill_null(-1)
+    found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    places: IntArray = as_numpy(found.cast(pa.int64()))
+    return places
+
+
 class _Reading:
     """One pass over a table's changes."""
 
@@ -95,8 +136,13 @@ class _Reading:
     ) -> None:
         self._key, self._folder, self._held_bytes = key, folder, held_bytes
         self._with_deleted, self._on_twice = with_deleted, on_twice
-        self._void = SNAPSHOT_ORDER - 1
-        """Rows up to here are void; known once all changes were read."""
+        self._voids = Voids(self._shard)
+        """Which rows are void; known once all changes were read."""
+
+    @property
+    def _shard(self) -> str:
+        """Return the column whose values are those of tables that are emptied alone."""
+        return self._key[0]
 
     def without_voids(self, changes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield changes but those that say that all before them are void, which are noted.
@@ -108,8 +154,7 @@ class _Reading:
                 batch = batch.filter(batch.column(ORDER).is_valid())  # noqa: PLW2901 - the rest
             voids = pc.equal(batch.column(OP), "t")
             if pc.any(voids).as_py():
-                orders = batch.column(ORDER).filter(voids)
-                self._void = max(self._void, pc.max(orders).as_py())
+                self._voids.note(batch.filter(voids))
                 batch = batch.filter(pc.invert(voids))  # noqa: PLW2901 - the rest of it
             if batch.num_rows:
                 yield batch
@@ -158,8 +203,7 @@ class _Reading:
 
     def _behind_voids(self, changes: pa.Table) -> pa.Table:
         """Return the changes that are not void."""
-        valid = as_numpy(changes.column(ORDER).combine_chunks()) > self._void
-        return changes.filter(mask_of(valid)).combine_chunks()
+        return changes.filter(mask_of(self._voids.are_behind(changes))).combine_chunks()
 
     def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the last change of each key that is not void; deletes if they are asked for."""
@@ -186,6 +230,11 @@ class _Reading:
 
 class _Counting(_Reading):
     """One pass over the changes of a table without a key."""
+
+    @property
+    def _shard(self) -> str:
+        """Return nothing: such a table is alone."""
+        return ""
 
     def _latest(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the rows that came more often than they went, and are not void."""

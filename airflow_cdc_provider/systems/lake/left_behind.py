@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.errors import (
     SinkUnreachableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.file_log.published import Targets
 from airflow_cdc_provider.systems.lake.held import libraries_explained
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _TOLD = 3
 class LeftBehind:
     """Gathers what tables are held up by; `raise_any` tells it."""
 
-    def __init__(self, sources: Mapping[TableId, TableId], owned: Collection[TableId]) -> None:
+    def __init__(self, sources: Targets, owned: Collection[TableId]) -> None:
         """`sources`: the tables of the source by those of the lake; `owned`: the stream has them.
 
         A table that the stream has let go of may be refused: that is only logged.
@@ -44,7 +45,7 @@ class LeftBehind:
 
         What takes long to fail is raised at once: the next table would wait as long.
         """
-        source, began_s = self._sources.get(table, table), time.monotonic()
+        sources, began_s = self._sources.get(table) or (table,), time.monotonic()
         try:
             with libraries_explained(told):
                 yield
@@ -52,9 +53,9 @@ class LeftBehind:
             if table not in self._owned:
                 log.warning("table left behind: table=%s cause=%s", table, error)
                 return
-            self._refused[source] = error
+            self._refused |= dict.fromkeys(sources, error)
         except (SinkUnreachableError, SinkBusyError) as error:
-            self._waiting[source] = error
+            self._waiting |= dict.fromkeys(sources, error)
             if time.monotonic() - began_s > _HANGS_S:
                 self.raise_any()
 

@@ -31,8 +31,10 @@ from airflow_cdc_provider.systems.lake.columns import (
 )
 from airflow_cdc_provider.systems.lake.fitting import fitting
 from airflow_cdc_provider.systems.lake.gathered import in_columns
-from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes
+from airflow_cdc_provider.systems.lake.last_changes import Choose, last_changes, places_among
 from airflow_cdc_provider.systems.lake.table_columns import kept_columns
+
+_BEFORE_ALL = np.iinfo(np.int64).min
 
 
 def flag_in(columns: pa.Schema, shape: TableShape) -> str:
@@ -80,6 +82,8 @@ class SoftDeletes:
     """All rows of before are written again, with other columns."""
     first: pa.Table | None = None
     """A row that empties the table before all changes."""
+    shard: str = ""
+    """The column whose value tells the rows of which one of several tables a row empties."""
 
     @property
     def flag(self) -> str:
@@ -99,9 +103,15 @@ class Marking:
 
     def __init__(self, soft: SoftDeletes, voids: pa.Table) -> None:
         voids = voids.sort_by(ORDER).combine_chunks()
-        self.flag = soft.flag
+        self.flag, self._shard = soft.flag, soft.shard
         self._orders = as_numpy(voids.column(ORDER).combine_chunks())
         count = voids.num_rows
+        shards = voids.column(soft.shard).to_pylist() if soft.shard else [None] * count
+        self._places = {
+            shard: np.flatnonzero([each == shard for each in shards])
+            for shard in dict.fromkeys(shards)
+        }
+        """Which of the statements are of each shard, or of all (None)."""
         values = {name: voids.column(name) for name in (*soft.names[1:], POSITION, COMMITTED_AT)}
         values[self.flag] = pa.repeat(pa.scalar(1, voids.schema.field(self.flag).type), count)
         values[OP] = pa.repeat(pa.scalar("u", voids.schema.field(OP).type), count)
@@ -110,15 +120,39 @@ class Marking:
 
     def of_before(self, rows: pa.Table) -> pa.Table:
         """Return rows from before all changes, marked."""
-        return self._marked(rows, np.where(living(rows, self.flag, unsaid=True), 0, -1))
+        return self._marked(rows, self._by(rows, np.full(rows.num_rows, _BEFORE_ALL)))
 
     def of_changes(self, rows: pa.Table) -> pa.Table:
         """Return changed rows, marked where their table was emptied behind them."""
-        orders = as_numpy(rows.column(ORDER).combine_chunks())
-        places = np.searchsorted(self._orders, orders, side="right")
-        stays = (places == len(self._orders)) | ~living(rows, self.flag, unsaid=True)
-        stays |= as_numpy(pc.equal(rows.column(OP), "d").combine_chunks())
-        return self._marked(rows, np.where(stays, -1, places))
+        places = self._by(rows, as_numpy(rows.column(ORDER).combine_chunks()))
+        deleted = as_numpy(pc.equal(rows.column(OP), "d").combine_chunks())
+        return self._marked(rows, np.where(deleted, -1, places))
+
+    def marks_some(self, rows: pa.RecordBatch) -> bool:
+        """Tell whether rows from before all changes are to be marked.
+
+        Of a table without the flag none is yet.
+        """
+        rows = pa.Table.from_batches([rows])
+        return bool((self._by(rows, np.full(rows.num_rows, _BEFORE_ALL)) >= 0).any())
+
+    def _by(self, rows: pa.Table, orders: IntArray) -> IntArray:
+        """Return the place of the first statement behind each living row that emptied its table.
+
+        -1: none did.
+        """
+        none = len(self._orders)
+        found = np.full(rows.num_rows, none)
+        for shard, places in self._places.items():
+            behind = np.searchsorted(self._orders[places], orders, side="right")
+            first = np.append(places, none)[behind]
+            if shard is not None:
+                there = places_among(rows.column(self._shard), [shard]) >= 0
+                first = np.where(there, first, none)
+            found = np.minimum(found, first)
+        if self.flag in rows.column_names:
+            found[~living(rows, self.flag, unsaid=True)] = none
+        return np.where(found == none, -1, found)
 
     def _marked(self, rows: pa.Table, by: IntArray) -> pa.Table:
         """Return rows with the marks of a statement each, by its place; -1: it stays as it is."""

@@ -30,8 +30,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_layout import PartitionField
 from airflow_cdc_provider.systems.lake.columns import OP, ORDER
 from airflow_cdc_provider.systems.lake.gathered import in_columns
-from airflow_cdc_provider.systems.lake.last_changes import last_changes
-from airflow_cdc_provider.systems.lake.marks import Marking, SoftDeletes, living
+from airflow_cdc_provider.systems.lake.last_changes import last_changes, places_among
+from airflow_cdc_provider.systems.lake.marks import Marking, SoftDeletes
 from airflow_cdc_provider.systems.lake.partitions import Partition, numbered
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
 from airflow_cdc_provider.systems.lake.tables.table import Bounds, DataFile, TableFile
@@ -93,14 +93,42 @@ def rewritten(
         return _Rewriting(base, last, out, writes_all=writes_all).all(limit, order)
 
 
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """Which rows of before are gone whatever their keys are."""
+
+    all: bool = False
+    column: str = ""
+    shards: tuple[str, ...] = ()
+    """Values of the column, of the rows of tables that were emptied beside others."""
+
+    @classmethod
+    def by(cls, voids: Sequence[pa.Table], column: str) -> Emptied:
+        """Return what rows of the log say that empty a table; `column`: the first of its key."""
+        said = [shard for each in voids for shard in each.column(column).to_pylist()]
+        shards = dict.fromkeys(shard for shard in said if shard is not None)
+        return cls(None in said, column, tuple(shards))
+
+    def places(self, rows: pa.RecordBatch) -> IntArray:
+        """Return the places of rows that are gone."""
+        if not self.shards:
+            return _NONE
+        return np.flatnonzero(places_among(rows.column(self.column), self.shards) >= 0)
+
+
 class _Last:
     """The last change of each key that was changed, deletes too."""
 
     def __init__(
-        self, rows: pa.Table, key: Sequence[str], *, is_void: bool, marking: Marking | None = None
+        self,
+        rows: pa.Table,
+        key: Sequence[str],
+        *,
+        emptied: Emptied,
+        marking: Marking | None = None,
     ) -> None:
-        """`is_void`: all rows of before are gone; `marking`: they stay, and this marks them."""
-        self.rows, self.is_void, self.marking = rows, is_void, marking
+        """`emptied`: rows of before that are gone; `marking`: they stay, and this marks them."""
+        self.rows, self.emptied, self.marking = rows, emptied, marking
         self._key = list(key)
         self.is_living: BoolArray = as_numpy(_one(pc.not_equal(rows.column(OP), "d")))
         self._batches = rows.to_batches()
@@ -131,8 +159,8 @@ class _Last:
         with pa.memory_map(str(path)) as mapped:
             rows = pa.ipc.open_file(mapped).read_all()
         if soft is None:
-            return cls(rows, out.key, is_void=bool(voids.met))
-        return cls(rows, out.key, is_void=False, marking=soft.marking(voids.met, out.columns))
+            return cls(rows, out.key, emptied=Emptied.by(voids.met, out.key[0]))
+        return cls(rows, out.key, emptied=Emptied(), marking=soft.marking(voids.met, out.columns))
 
     def may_be_within(self, bounds: Bounds | None) -> bool:
         """Tell whether a key may be within the bounds of a file."""
@@ -242,7 +270,7 @@ class _Rewriting:
 
     def all(self, limit: Limit, order: int | None) -> Rewrite:
         """Write what has to be written."""
-        if self._last.is_void:
+        if self._last.emptied.all:
             self._write([])
             return self._done(self._base, None)
         found: list[_Looked] = []
@@ -271,9 +299,10 @@ class _Rewriting:
         is_touched = self._writes_all or file.partition is None
         for batch in file.batches([*self._out.key, ORDER, *self._flag]):
             rows, changes = self._last.found_in(batch)
-            is_touched = is_touched or bool(len(rows)) or self._marks_some(batch)
+            gone = np.union1d(rows, self._last.emptied.places(batch))
+            is_touched = is_touched or bool(len(gone)) or self._marks_some(batch)
             places.append(changes)
-            orders = batch.column(ORDER).take(numbers_of(rows))
+            orders = batch.column(ORDER).take(numbers_of(gone))
             has_order = has_order or bool(pc.any(pc.equal(orders, order)).as_py())
         if not is_touched:
             return _Looked(file, _NONE, is_changed=False), False
@@ -291,7 +320,8 @@ class _Rewriting:
     @property
     def _looks_at_all(self) -> bool:
         """Tell whether files without a changed key may change, too."""
-        return self._writes_all or self._marking is not None
+        is_any = self._marking is not None or bool(self._last.emptied.shards)
+        return self._writes_all or is_any
 
     @property
     def _flag(self) -> list[str]:
@@ -300,10 +330,7 @@ class _Rewriting:
 
     def _marks_some(self, batch: pa.RecordBatch) -> bool:
         """Tell whether rows of a file are to be marked: a table without the flag has none yet."""
-        if self._marking is None:
-            return False
-        flag = self._marking.flag
-        return flag not in batch.schema.names or bool(living(batch, flag, unsaid=True).any())
+        return self._marking is not None and self._marking.marks_some(batch)
 
     def _folded(self, found: Sequence[_Looked]) -> list[_Looked]:
         """Return the small files that are to share a new one with what is inserted."""
@@ -339,6 +366,7 @@ class _Rewriting:
             gone, _ = self._last.found_in(batch)
             stays = np.ones(batch.num_rows, np.bool_)
             stays[gone] = False
+            stays[self._last.emptied.places(batch)] = False
             rows = pa.Table.from_batches([batch.filter(mask_of(stays))])
             if self._marking is not None and rows.num_rows:
                 rows = self._marking.of_before(in_columns(rows, self._out.columns))

@@ -180,7 +180,7 @@ class Mirrored:
         """Write the changed rows' files anew."""
         plan = self.plans[table]
         key = plan.target.primary_key
-        soft = SoftDeletes(plan.shape.marks) if plan.shape.deleted_flag else None
+        soft = _soft(plan) if plan.shape.deleted_flag else None
         layout = _layout_now(loaded, new, self.layout_of(table, loaded))
         if soft is not None and new.is_anew:
             lost: set[str] = set()
@@ -258,7 +258,7 @@ class Mirrored:
         first = None
         if not new.is_of_plan:
             first = void_before_all(plan, new.columns, new.high, time.time_ns() // 1000)
-        soft = SoftDeletes(plan.shape.marks, is_anew=True, first=first)
+        soft = replace(_soft(plan), is_anew=True, first=first)
         changes = chain(
             chain.from_iterable(self._converted(plan, each, new, lost) for each in new.before),
             chain.from_iterable(
@@ -295,6 +295,11 @@ class Mirrored:
         require_key(plan.sink_table, there, new.columns, plan.target.primary_key)
         for batch in batches_of(self.store, file, there):
             yield from converted(pa.Table.from_batches([batch]), new.columns, lost).to_batches()
+
+
+def _soft(plan: TablePlan) -> SoftDeletes:
+    """Return how a table keeps the rows that are gone at the source."""
+    return SoftDeletes(plan.shape.marks, shard="" if plan.shard is None else plan.shard.name)
 
 
 class _InColumns:

@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.errors import (
     SinkBusyError,
     SinkUnreachableError,
 )
-from airflow_cdc_provider.core.identifiers import TableId, table_option
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.engine.ledger.decisions import fenced
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.layout import (
@@ -286,7 +286,7 @@ class Publisher:
                 f"others allow no NULL in {', '.join(found)} of {table}, and rows have some",
                 "let the column be NULL again (ALTER COLUMN ... DROP NOT NULL), and its changes "
                 "follow; or route the table to another name, then `reset` it with "
-                f"{table_option(state.targets.get(table, table))}",
+                f"{state.to_reset(table)}",
             )
 
     def _refusal(self, what: str, remedy: str) -> RefusedError:
@@ -301,7 +301,7 @@ class Publisher:
     @contextmanager
     def _can_be_laid_out(self, table: TableId, state: LogState) -> Iterator[None]:
         """Tell what keeps the table from being committed to: it is no outage, and comes again."""
-        option = table_option(state.targets.get(table, table))
+        option = state.to_reset(table)
         try:
             yield
         except ClosedTableError as error:
@@ -320,7 +320,7 @@ class Publisher:
     @contextmanager
     def _fits(self, table: TableId, state: LogState) -> Iterator[None]:
         """Tell what Arrow refuses of a table's changes: it is no outage, and would come again."""
-        option = table_option(state.targets.get(table, table))
+        option = state.to_reset(table)
         try:
             yield
         except pa.ArrowException as error:
@@ -418,7 +418,7 @@ def _owned(state: LogState) -> set[TableId]:
     """Return the tables that the stream owns, stopped ones, too."""
     owned = {progress.table for progress in state.stream.tables} if state.stream else set()
     owned |= {each.table for each in state.stopped}
-    return {sink for sink, source in state.targets.items() if source in owned}
+    return {sink for sink, sources in state.targets.items() if owned.intersection(sources)}
 
 
 def _made_on(

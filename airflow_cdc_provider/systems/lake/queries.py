@@ -35,7 +35,31 @@ def query_of(
     if not target.has_key:
         floats = (c.name for c in target.copied_columns if c.type.kind is TypeKind.FLOAT)
         return counted_rows(names, table, frozenset(floats), quote=quote)
+    if plan.shard is not None:
+        return rows_of_shards(names, target.primary_key, table, plan.shard.name, quote=quote)
     return current_rows(names, target.primary_key, table, quote=quote)
+
+
+def rows_of_shards(
+    columns: Sequence[str], key: Sequence[str], table: str, shard: str, *, quote: str = _DOUBLE
+) -> str:
+    """Return the query of the current rows of a table that several of the source share.
+
+    What says that all is void has the value of its `shard`; without one it is of all of them.
+    """
+    chosen, own = _list(columns, quote), _quoted(shard, quote)
+    latest, void = free_name("_latest", columns), free_name("_void", columns)
+    of_all = f"{OP} = 't' AND {own} IS NULL"
+    return (
+        f"SELECT {chosen} FROM (\n"
+        f"  SELECT {chosen}, {OP}, {ORDER},\n"
+        f"    row_number() OVER (PARTITION BY {_list(key, quote)} ORDER BY {ORDER} DESC) "
+        f"AS {latest},\n"
+        f"    max(CASE WHEN {OP} = 't' THEN {ORDER} END) OVER (PARTITION BY {own}) AS {void}\n"
+        f"{_behind_voids(table, of_all)}"
+        f") AS changes WHERE {latest} = 1 AND {OP} NOT IN ('d', 't')\n"
+        f"  AND ({void} IS NULL OR {ORDER} > {void})"
+    )
 
 
 def current_rows(
@@ -81,12 +105,12 @@ def counted_rows(
     )
 
 
-def _behind_voids(table: str) -> str:
+def _behind_voids(table: str, voids: str = f"{OP} = 't'") -> str:
     """Return the lines that choose the changes behind the last one that says all is void."""
     return (
         f"  FROM {table}\n"
         f"  WHERE {ORDER} > (SELECT coalesce(max({ORDER}), {SNAPSHOT_ORDER - 1}) FROM {table} "
-        f"WHERE {OP} = 't')\n"
+        f"WHERE {voids})\n"
     )
 
 

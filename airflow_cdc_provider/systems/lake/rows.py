@@ -136,7 +136,7 @@ class LakeRows:
     def voided(
         self, columns: pa.Schema, position: LogPosition, now_us: int, *, number: int
     ) -> Members:
-        """Return what says that all rows of before are void: a row of NULLs, as a TRUNCATE's."""
+        """Return what says that the rows of before are void: a row of NULLs, as a TRUNCATE's."""
         order = Constant(number, pa.int64())
         row = self._read(rows_of_nulls(columns, 1), order, position, now_us, "t")
         return self._marking(row, deleted_at(position))
@@ -174,7 +174,10 @@ class LakeRows:
         facts: Mapping[str, Fact],  # noqa: ARG002 - of the port
         now_us: int,  # noqa: ARG002 - of the port
     ) -> Members:
-        """Return what is written of a TRUNCATE of the table: a row of NULLs."""
+        """Return what is written of a TRUNCATE of the table: a row of NULLs.
+
+        Of a table that shares the lake's with others it has the shard's value, and is of its rows.
+        """
         stamps = by.transactions.stamps(np.zeros(1, np.int64))
         (told,) = stamps.select(["position", "server"]).to_pylist()
         committed_us = int(by.transactions.committed_us[0])
@@ -191,11 +194,28 @@ class LakeRows:
         return self._marking(row, stamp)
 
     def _marking(self, row: Members, stamp: RowStamp) -> Members:
-        """Return a row that empties the table with what it marks the rows of before with."""
-        if not self._plan.shape.deleted_flag:
-            return row
-        marks = self.marks(stamp, 1)
-        return Members(tuple((name, marks.get(name, value)) for name, value in row.values))
+        """Return a row that empties the table with whose rows it is of, and how it marks them."""
+        known = self._emptying(stamp)
+        return Members(tuple((name, known.get(name, value)) for name, value in row.values))
+
+    def _emptying(self, stamp: RowStamp) -> dict[str, Value]:
+        """Return what a row that empties the table has in columns of its own."""
+        shard = self._plan.shard
+        own: dict[str, Value] = {}
+        if shard is not None:
+            own[shard.name] = Constant(shard.constant, pa.string())
+        return own | (self.marks(stamp, 1) if self._plan.shape.deleted_flag else {})
+
+    def emptied(self, position: LogPosition, now_us: int, *, number: int) -> Members:
+        """Return what says that the rows of before are void, of the columns that say something."""
+        told = {
+            OP: Constant("t", pa.string()),
+            ORDER: Constant(number, pa.int64()),
+            POSITION: Constant(position.short, pa.string()),
+            COMMITTED_AT: Constant(now_us, CHANGE_COLUMNS[COMMITTED_AT]),
+        }
+        own = self._emptying(deleted_at(position))
+        return Members((*own.items(), *self._told(told, 1)))
 
     def marks(self, stamp: RowStamp, count: int) -> dict[str, pa.Array]:
         """Return the columns that mark rows as deleted, by their names."""

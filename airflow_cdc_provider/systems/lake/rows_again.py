@@ -237,7 +237,9 @@ def _choice(plan: TablePlan, split: SnapshotSplit) -> RowChoice:
     """Return which of a table's rows are a split's."""
     at_sink = plan.split_at_sink(split)
     flag = plan.shape.deleted_flag
-    return RowChoice(plan.target, at_sink.key_columns, at_sink.keys, at_sink.chosen, flag)
+    return RowChoice(
+        plan.target, at_sink.key_columns, at_sink.keys, at_sink.chosen, flag, plan.shard
+    )
 
 
 def _names(held: HeldTable, wanted: _Wanted) -> list[str]:

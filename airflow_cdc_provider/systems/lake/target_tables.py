@@ -6,18 +6,24 @@ its next commit exchanges it whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import table_option
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
+from airflow_cdc_provider.core.shards import shards_of
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TypeKind
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.targets import LogTables
-from airflow_cdc_provider.systems.files.opening import Root
+from airflow_cdc_provider.systems.files.opening import Root, files_at
 from airflow_cdc_provider.systems.lake.preflight import names_twice, twice_text
+from airflow_cdc_provider.systems.lake.shared_tables import (
+    EmptiedShards,
+    disagreements,
+    require_agreed,
+)
 from airflow_cdc_provider.systems.lake.table_columns import is_wider
 
 _SMALL = frozenset({"tinyint", "smallint", "mediumint", "int"})
@@ -27,13 +33,19 @@ _MOST_DIGITS = 38
 class LakeTargetTables(LogTables):
     """The table builder of one lake; `widens` if its format can make a column's type wider."""
 
-    def __init__(self, root: Root, owner: Owner, *, widens: bool) -> None:
+    def __init__(
+        self, root: Root, owner: Owner, known: Sequence[TablePlan] = (), *, widens: bool
+    ) -> None:
+        """`known`: the pipeline's plans."""
         super().__init__(root, owner, is_exact=False)
-        self._widens = widens
+        self._emptied = EmptiedShards(files_at(root), owner)
+        self._known, self._widens = known, widens
 
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
         """Refuse tables whose columns readers could not tell apart."""
         super().require_fit(plans)
+        for shards in shards_of(plans, self._known):
+            require_agreed(list(disagreements(shards, self._fits)), plans)
         for plan in plans:
             if twice := names_twice(plan):
                 raise RefusedError(
@@ -44,6 +56,18 @@ class LakeTargetTables(LogTables):
                     f"source, then `reset` it with {table_option(plan.schema.table)}; while the "
                     "first snapshot is not done, `reset` the pipeline",
                 ).about(plan.schema.table)
+
+    def delete_shard(self, plan: TablePlan) -> None:
+        """Take a shard's rows away from the table that it shares, with the next commit."""
+        self._emptied.empty(plan)
+
+    def empty_columns(self, plan: TablePlan, names: Collection[str]) -> None:
+        """Do nothing: a shard that begins again has rows of its own columns alone."""
+
+    def _fits(self, one: Column, other: Column) -> bool:
+        """Tell whether a column can have the values of two, each written as it is."""
+        types = one.type, other.type
+        return not any(self.rewritten({one.name: pair}) for pair in (types, (types[1], types[0])))
 
     def rewritten(self, change_of: Mapping[str, tuple[ColumnType, ColumnType]]) -> str:
         """Return which columns' values of before are not what the new type has, and why."""

@@ -32,7 +32,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.core.table_shape import SAME_SHAPE, OutputColumn, TableShape
-from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, are_among
+from airflow_cdc_provider.systems.lake.chosen_rows import RowChoice, are_among, of_shard
 from airflow_cdc_provider.systems.lake.columns import DOUBLED, OP, ORDER
 from airflow_cdc_provider.systems.lake.held import HeldTable, HeldTables
 from airflow_cdc_provider.systems.lake.last_changes import RowsLackingError, last_changes
@@ -127,7 +127,7 @@ class LakeColumnsSide:
         flag = flag_in(held.columns, self.shape)
         more = (*((flag,) if flag else ()), OP, ORDER)
         names = list(dict.fromkeys((*self.primary_key, *self.read.columns, *more)))
-        choose = None if chosen is None else partial(self._chosen, chosen)
+        choose = partial(self._chosen, chosen)
         changes, key = held.batches(names), self.primary_key
         if held.is_mirror:  # the operation of a row says that it is there twice
             found = living_rows(changes, key, choose, flag)
@@ -157,9 +157,10 @@ class LakeColumnsSide:
                 "of its rows again",
             ) from error
 
-    def _chosen(self, chosen: Wanted, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the changes of chosen keys."""
-        return changes.filter(mask_of(chosen(self._keys(changes))))
+    def _chosen(self, chosen: Wanted | None, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the changes of chosen keys, or all, of the table that is compared."""
+        own = of_shard(changes, self.read.shard)
+        return own if chosen is None else own.filter(mask_of(chosen(self._keys(own))))
 
     def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
         """Return a column in the value model."""
@@ -182,10 +183,12 @@ class LakeRowCounts:
     """The columns that ranges are of."""
     flag: str = ""
     """A column by which rows are marked as deleted: these are not counted."""
+    shard: OutputColumn | None = None
+    """A column that has one value in all rows that are counted."""
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
         """Count the current rows of a range, or the chosen ones, up to `most`."""
-        choice = RowChoice(self.table, self.key, keys, chosen, self.flag)
+        choice = RowChoice(self.table, self.key, keys, chosen, self.flag, self.shard)
 
         def counted(held: HeldTable | None) -> int:
             if held is not None and not self.table.primary_key:
@@ -243,9 +246,7 @@ class LakeVerifySide:
         shard: OutputColumn | None = None,
     ) -> LakeRowCounts:
         """Return one table, whose current rows are counted."""
-        if shard is not None:
-            raise ValueError(f"{table.table} has no shards in a lake")
-        return LakeRowCounts(self.tables, table, key, flag)
+        return LakeRowCounts(self.tables, table, key, flag, shard)
 
     def table(self, pair: TablePair) -> TableSide:
         """Refuse: a lake has no digest of its own."""

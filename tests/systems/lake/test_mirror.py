@@ -266,7 +266,7 @@ def test_texts_that_do_not_fit_into_one_array_are_written(
         )
         for n in range(36)  # 2.25 GB
     ]
-    last = mirror._Last(pa.Table.from_batches(batches), ["a"], is_void=False)
+    last = mirror._Last(pa.Table.from_batches(batches), ["a"], emptied=mirror.Emptied())
     parts = list(last.taken(np.array([35, 0, 7])))
     assert sorted(part.column("a")[0].as_py() for part in parts) == [0, 7, 35]
     assert last.by_key(np.array([35, 0, 7])).tolist() == [0, 7, 35]

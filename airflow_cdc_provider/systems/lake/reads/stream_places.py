@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
@@ -29,7 +29,8 @@ class StreamPlaces:
     def of(cls, state: LogState, table: TableId, *, is_complete: bool) -> StreamPlaces:
         """Return the places of a table; `is_complete`: it has all that the log has for it."""
         folder = table_folder(table)
-        position = _position_of(state, state.targets.get(table, table))
+        sources = state.targets.get(table) or (table,)
+        position = _first_of([_position_of(state, source) for source in sources])
         highs = [each.report.high for each in state.splits.values() if each.folder == folder]
         places = [place_of(high) for high in highs]
         known = [place for place in places if place is not None]
@@ -41,6 +42,14 @@ class StreamPlaces:
             bool(highs) or bool(state.kept.get(folder)),
             place_of(position) if position is not None and is_complete else None,
         )
+
+
+def _first_of(positions: Sequence[LogPosition | None]) -> LogPosition | None:
+    """Return the earliest of the positions of a table's sources; None if one is not known."""
+    known = [each for each in positions if each is not None]
+    if len(known) < len(positions):
+        return None
+    return next((p for p in known if all(other.covers(p) for other in known)), None)
 
 
 def _position_of(state: LogState, table: TableId) -> LogPosition | None:

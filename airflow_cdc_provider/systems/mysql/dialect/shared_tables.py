@@ -60,19 +60,6 @@ class Extension:
     """Why it cannot hold them, whatever is added."""
 
 
-def shards_of(plans: Sequence[TablePlan], known: Sequence[TablePlan] = ()) -> list[list[TablePlan]]:
-    """Return the shards of each shared sink table that one of these plans goes to.
-
-    Those among the pipeline's `known` plans come first, as they are in `plans` if they are there.
-    """
-    latest = {plan.schema.table: plan for plan in (*known, *plans) if plan.shard is not None}
-    together: dict[TableId, list[TablePlan]] = {}
-    for plan in latest.values():
-        together.setdefault(plan.sink_table, []).append(plan)
-    wanted = {plan.sink_table for plan in plans}
-    return [shards for table, shards in together.items() if table in wanted]
-
-
 def disagreements(shards: Sequence[TablePlan]) -> Iterator[Disagreement]:
     """Yield why tables that go to one sink table cannot share it, by pairs."""
     columns: dict[str, tuple[Column, TablePlan]] = {}

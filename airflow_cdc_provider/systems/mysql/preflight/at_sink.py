@@ -17,13 +17,13 @@ from airflow_cdc_provider.core.identifiers import (
 )
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.shards import shards_of
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart
 from airflow_cdc_provider.systems.mysql.dialect.shaped_statement import added_column
 from airflow_cdc_provider.systems.mysql.dialect.shared_tables import (
     disagreements,
     extension,
-    shards_of,
 )
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import (
     carried,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.systems.mysql.dialect.shared_tables import shards_of
+from airflow_cdc_provider.core.shards import shards_of
 from airflow_cdc_provider.systems.mysql.server.catalogue import name_conditions, stored_names
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.raw_connection import is_mariadb

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.shards import shards_of
 from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.sink.port import Owner
-from airflow_cdc_provider.systems.mysql.dialect.shared_tables import extension, shards_of
+from airflow_cdc_provider.systems.mysql.dialect.shared_tables import extension
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.own_values import values_of_others
 from airflow_cdc_provider.systems.mysql.sink import ledger

@@ -16,11 +16,11 @@ from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quo
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_metadata import Operation, RowStamp
 from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.shards import shards_of
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.shared_tables import (
     disagreements,
     extension,
-    shards_of,
     united,
 )
 from airflow_cdc_provider.systems.mysql.dialect.sql import living, of_shard
