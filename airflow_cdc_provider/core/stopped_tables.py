@@ -102,12 +102,18 @@ def rejoined(stream: StreamSplit, stopped: StreamSplit) -> StreamSplit:
     return replace(stream, tables=tuple(tables))
 
 
-def stops_alone(error: CdcError, tables: Collection[TableId]) -> tuple[TableId, ...]:
-    """Return the tables that an error concerns alone; none if it is of the whole stream."""
+def stops_alone(
+    error: CdcError, tables: Collection[TableId], *, or_all: bool = False
+) -> tuple[TableId, ...]:
+    """Return the tables that an error concerns alone; none if it is of the whole stream.
+
+    It is if no other table would flow, unless the stream may be left without one (`or_all`).
+    """
     if isinstance(error, RetryableError):
         return ()
     named = tuple(table for table in tables if str(table) in error.tables)
-    return named if len(named) == len(error.tables) and len(named) < len(tables) else ()
+    leaves_some = or_all or len(named) < len(tables)
+    return named if len(named) == len(error.tables) and leaves_some else ()
 
 
 def _behind(progress: TableProgress, position: LogPosition) -> TableProgress:

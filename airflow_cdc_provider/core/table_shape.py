@@ -328,8 +328,13 @@ def shaped_schema(
         engine=schema.engine,
         collation=schema.collation,
         flavour=schema.flavour,
-        key_name="" if shape.key or shape.shard else schema.key_name,
+        key_name=schema.key_name if _is_of_source(schema, shape) else "",
     )
+
+
+def _is_of_source(schema: TableSchema, shape: TableShape) -> bool:
+    """Tell whether the sink's key is that of the source, which may be none but a unique one."""
+    return not (shape.key or shape.shard or shape.hashes_key_of(schema))
 
 
 def _prefixes(schema: TableSchema, shape: TableShape) -> tuple[int, ...]:

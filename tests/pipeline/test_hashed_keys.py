@@ -79,6 +79,12 @@ TABLES = {
         f"{hashed('mail')}, id, n",
         "mail, id, n",
     ),
+    "promoted": KeyedTable(
+        f"{WORDS}, id INT, n INT, UNIQUE KEY of_mail (mail)",
+        f"columns: {{mask: {{mail: {SALTED}}}}}",
+        f"{hashed('mail')}, id, n",
+        "mail, id, n",
+    ),
     "soft": KeyedTable(
         f"{WORDS} PRIMARY KEY, id INT, n INT",
         f"deletes: soft, columns: {{mask: {{mail: {SALTED}}}}}",

@@ -72,7 +72,9 @@ class TableIsolation:
         if not (self._job.spec.isolates_tables and sink.abilities.isolates_tables):
             return False
         with closing(sink.open_ledger()) as ledger:
-            stopped = stopped_by(ledger, error) or self._stand_still(ledger, error)
+            is_edge = self._job.spec.edge is not None
+            alone = stopped_by(ledger, error, is_edge=is_edge)
+            stopped = alone or self._stand_still(ledger, error)
             if not stopped:
                 return False
             # asked first: a table that was stopped comes back as if its rows were right

@@ -423,7 +423,9 @@ def _without_one_table(
     found = list(findings)
     broken = {finding.only for finding in found if finding.level is Level.BLOCK} - {""}
     is_streamed = isolates_tables(run) and run.store.is_handed_off(run.name)
-    may_flow = is_streamed and any(str(plan.schema.table) not in broken for plan in planned.plans)
+    others = any(str(plan.schema.table) not in broken for plan in planned.plans)
+    # a table of a node that is ahead of the log comes back by it, also the only one
+    may_flow = is_streamed and (others or run.model.edge is not None)
     for finding in found:
         if may_flow and finding.level is Level.BLOCK and finding.only:
             why = f"{finding.why}; a run stops this table, and the others flow on"

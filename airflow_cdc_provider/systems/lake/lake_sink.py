@@ -37,7 +37,7 @@ from airflow_cdc_provider.systems.lake.held import HeldTables, libraries_explain
 from airflow_cdc_provider.systems.lake.layouts import DELTA, require_layout
 from airflow_cdc_provider.systems.lake.next_commit import Appended, Commits, Mirrored
 from airflow_cdc_provider.systems.lake.packages import is_there, require_package
-from airflow_cdc_provider.systems.lake.preflight import kept_partitions, lake_look
+from airflow_cdc_provider.systems.lake.preflight import kept_partitions, lake_look, not_shared
 from airflow_cdc_provider.systems.lake.publisher import Publisher
 from airflow_cdc_provider.systems.lake.queries import query_of
 from airflow_cdc_provider.systems.lake.rows import LakeRows
@@ -88,7 +88,8 @@ class LakeSink:
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
         """Return the preflight findings about the folder and the tables; refuse another mode."""
-        found = tuple(lake_look(self._store, self.folder, plans))
+        shared = not_shared(self.open_tables().unshared(plans))
+        found = (*lake_look(self._store, self.folder, plans), *shared)
         state = Manifest(self._store, str(self.owner.pipeline)).read()
         if state.plan_id:
             self._commits.require_mode(state.types)

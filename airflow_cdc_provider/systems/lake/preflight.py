@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.catalog_access import CatalogAccess
     from airflow_cdc_provider.core.endpoint import Folder
     from airflow_cdc_provider.core.table_layout import PartitionField
+    from airflow_cdc_provider.systems.lake.shared_tables import Disagreement
     from airflow_cdc_provider.systems.lake.tables.table import LakeTables
 
 CATALOGS = "airflow_cdc_provider.systems.lake.tables.catalogs"
@@ -50,6 +51,11 @@ class LakeCode(FindingCode):
         "lake.layout",
         "block",
         "the table is there with other partitions, and tables of the format keep theirs",
+    )
+    SHARED_TABLE = (
+        "lake.shared_table",
+        "block",
+        "two tables go to one as its shards, and their definitions do not go together",
     )
 
 
@@ -120,6 +126,22 @@ def _folder_name(store: ObjectStore, plan: TablePlan) -> Iterator[Finding]:
             "a path without %: names of letters, digits, dots, hyphens and _",
             "the library takes what follows a % for another character",
             "route the table to such a name (sink.route), or use iceberg",
+        )
+
+
+def not_shared(found: Iterable[Disagreement]) -> Iterator[Finding]:
+    """Yield a finding for each table whose definition does not go into the table it shares."""
+    for each in found:
+        yield Finding(
+            LakeCode.SHARED_TABLE,
+            Level.BLOCK,
+            str(each.target),
+            str(each),
+            "types of which the format can make one, and names in the same case",
+            "rows of one could not be committed beside those of the other",
+            "make them alike, leave the column out by columns.exclude or rename it in the table's "
+            "section of tables, or route one of them elsewhere",
+            only=str(each.table),
         )
 
 

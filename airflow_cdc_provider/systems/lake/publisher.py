@@ -237,6 +237,19 @@ class Publisher:
 
         One that is to have other partitions, or that lost a column, begins anew if it can.
         """
+        try:
+            return self._behind_it(loaded, table, state, known)
+        except RefusedError as error:
+            _, *others = state.targets.get(table) or (table,)
+            if not others:
+                raise
+            together = f"`reset` all that share it, with {state.to_reset(table)}: it is made anew"
+            raise error.with_remedy(together) from error
+
+    def _behind_it(
+        self, loaded: LoadedTable | None, table: TableId, state: LogState, known: int | None
+    ) -> Behind:
+        """Return what a table lacks; of one that is shared the error says too little."""
         there = pa.schema([])
         if loaded is not None:
             there, wanted = loaded.columns, self._commits.layout_of(table, loaded)

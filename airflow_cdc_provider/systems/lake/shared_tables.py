@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.shards import shards_of
-from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.core.table_schema import Column, ColumnType
 from airflow_cdc_provider.engine.sink.port import Owner
 from airflow_cdc_provider.systems.file_log.files import Format, OpenFile, SealedFile
 from airflow_cdc_provider.systems.file_log.layout import joined_file, table_folder
@@ -51,9 +51,12 @@ class Disagreement:
     table: TableId
     """The later one."""
     other: TableId
+    target: TableId
     what: str
 
     def __str__(self) -> str:
+        if self.other == self.table:  # its rows of before are there
+            return f"{self.table} does not fit the table that it shares any more: {self.what}"
         return f"{self.other} and {self.table} cannot share a table: {self.what}"
 
 
@@ -69,13 +72,16 @@ def disagreements(
         first = shards[0]
         if plan.target.primary_key != first.target.primary_key:
             keys = (", ".join(each.target.primary_key) for each in (first, plan))
-            yield Disagreement(
-                plan.schema.table, first.schema.table, "their keys are {} and {}".format(*keys)
-            )
+            yield _of_two(first, plan, "the keys are {} and {}".format(*keys))
         for column in plan.target.copied_columns:
             there, owner = known.setdefault(column.name.lower(), (column, plan))
             if why := _why_unfit(there, column, fits):
-                yield Disagreement(plan.schema.table, owner.schema.table, why)
+                yield _of_two(owner, plan, why)
+
+
+def _of_two(one: TablePlan, other: TablePlan, what: str) -> Disagreement:
+    """Return what keeps two plans from one table."""
+    return Disagreement(other.schema.table, one.schema.table, other.sink_table, what)
 
 
 def _why_unfit(there: Column, column: Column, fits: Callable[[Column, Column], bool]) -> str:
@@ -83,8 +89,19 @@ def _why_unfit(there: Column, column: Column, fits: Callable[[Column, Column], b
     if there.name != column.name:
         return f"columns {there.name} and {column.name} differ by case alone"
     if not fits(there, column):
-        return f"column {there.name} is {there.type} and {column.type}"
+        here, other = (_shown(each.type) for each in (there, column))
+        return f"column {there.name} is {here} and {other}"
     return ""
+
+
+def _shown(kind: ColumnType) -> str:
+    """Return a type as its system calls it, with what tells it from others of the name."""
+    members = ", ".join(map(repr, kind.members))
+    size = (kind.precision, kind.scale) if kind.precision is not None else (kind.length,)
+    numbers = ",".join(str(each) for each in size if each is not None)
+    inside = members or numbers or (str(kind.fraction) if kind.fraction else "")
+    sign = " unsigned" if kind.unsigned else ""
+    return f"{kind.name}({inside}){sign}" if inside else f"{kind.name}{sign}"
 
 
 def require_agreed(found: Sequence[Disagreement], asked: Sequence[TablePlan]) -> None:
@@ -95,10 +112,11 @@ def require_agreed(found: Sequence[Disagreement], asked: Sequence[TablePlan]) ->
     tables = {each.table for each in found} & mine or {each.other for each in found} & mine
     raise RefusedError(
         "; ".join(map(str, found)),
-        where=f"table {next(p.sink_table for p in asked if p.schema.table in tables)}",
+        where=f"table {found[0].target}",
         risk="their rows could not be in one table of the lake; nothing was committed",
         remedy="make their definitions alike, leave the column out by columns.exclude or rename it "
-        "in the table's section of tables, or route one of them elsewhere",
+        "in the table's section of tables, or route one of them elsewhere. If each fits the others "
+        "as it is now, `reset` all that share the table together",
     ).about(*sorted(tables))
 
 

@@ -20,6 +20,7 @@ from airflow_cdc_provider.systems.file_log.targets import LogTables
 from airflow_cdc_provider.systems.files.opening import Root, files_at
 from airflow_cdc_provider.systems.lake.preflight import names_twice, twice_text
 from airflow_cdc_provider.systems.lake.shared_tables import (
+    Disagreement,
     EmptiedShards,
     disagreements,
     require_agreed,
@@ -44,8 +45,7 @@ class LakeTargetTables(LogTables):
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
         """Refuse tables whose columns readers could not tell apart."""
         super().require_fit(plans)
-        for shards in shards_of(plans, self._known):
-            require_agreed(list(disagreements(shards, self._fits)), plans)
+        require_agreed(self.unshared(plans), plans)
         for plan in plans:
             if twice := names_twice(plan):
                 raise RefusedError(
@@ -56,6 +56,23 @@ class LakeTargetTables(LogTables):
                     f"source, then `reset` it with {table_option(plan.schema.table)}; while the "
                     "first snapshot is not done, `reset` the pipeline",
                 ).about(plan.schema.table)
+
+    def unshared(self, plans: Sequence[TablePlan]) -> list[Disagreement]:
+        """Return why plans cannot share their tables, with others or with what these have.
+
+        Where all that share one begin together it is made anew.
+        """
+        found: list[Disagreement] = []
+        asked = {plan.schema.table for plan in plans}
+        for shards in shards_of(plans, self._known):
+            among = list(disagreements(shards, self._fits))
+            if not among and not asked.issuperset(each.schema.table for each in shards):
+                former = {each.schema.table: each for each in self._known}
+                for each in shards:
+                    before = former.get(each.schema.table, each)
+                    among += disagreements([before, each], self._fits)
+            found += among
+        return found
 
     def delete_shard(self, plan: TablePlan) -> None:
         """Take a shard's rows away from the table that it shares, with the next commit."""

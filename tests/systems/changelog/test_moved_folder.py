@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.core.errors import CorruptLogError, LedgerSetBackError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.file_log.changes import LogChangeSink
 from airflow_cdc_provider.systems.file_log.manifest import Manifest
 from airflow_cdc_provider.systems.file_log.published import Record

@@ -34,6 +34,8 @@ class ShardChecks:
     """All shards of the pipeline's plan."""
     carried: Callable[[TablePlan], TablePlan]
     """Gives a plan with stand-ins for the types that the sink lacks."""
+    is_edge: bool = False
+    """Of a topology: a table of a node may have wider types than its plan, which it is ahead of."""
 
     def begun(self, plans: Sequence[TablePlan]) -> list[TablePlan]:
         """Return the shards among the plans of which no row is at the sink."""
@@ -80,8 +82,8 @@ class ShardChecks:
         """
         if extends:
             return list(map(str, extension(self.carried(plan).target, found).unfit))
-        is_shared = plan.shard is not None
-        return list(map(str, mismatches(plan.target, found, may_be_wider=is_shared)))
+        may_be_wider = self.is_edge or plan.shard is not None
+        return list(map(str, mismatches(plan.target, found, may_be_wider=may_be_wider)))
 
     def _refuse_mended(
         self, plans: Sequence[TablePlan], others: Sequence[TablePlan], found: TableSchema

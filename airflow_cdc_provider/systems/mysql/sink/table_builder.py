@@ -94,7 +94,7 @@ class MySqlTableBuilder:
         self._owner = owner
         self._plans = plans
         shards = [plan for plan in plans if plan.shard is not None]
-        self._shards = ShardChecks(session, owner, shards, self._carried)
+        self._shards = ShardChecks(session, owner, shards, self._carried, is_edge=is_edge)
         create_ledger(session)
         # an ALTER waits for transactions of the stream, but not for ever
         session.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
