@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
     RefusedError,
@@ -17,6 +18,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.engine.sink.port import CommitsLater
 from airflow_cdc_provider.engine.stream import schema_changes
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
 from airflow_cdc_provider.pipeline.steps.checking import check
@@ -396,9 +398,12 @@ def test_no_reader_finds_half_of_a_shard(shards: Shards, monkeypatch: pytest.Mon
     def watched(sink: LogJoinSink, *given: Any, **named: Any) -> LogPosition | None:
         done = join(sink, *given, **named)
         run = shards.shop.run()
-        generation = Manifest(open_files(run.servers.sink.store), "").read_any().generation
+        place = Folder(str(shards.lake.folder), shards.lake.form).store
+        generation = Manifest(open_files(place), "").read_any().generation
         plans = tuple(each.plan for each in run.store.tables(run.name))
-        sink_of(run, generation, plans).publish_tables()
+        lake = sink_of(run, generation, plans)
+        assert isinstance(lake, CommitsLater)
+        lake.publish_tables()
         seen.append(len(shards.numbers("orders_1")))
         return done
 

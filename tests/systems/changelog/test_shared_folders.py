@@ -1,4 +1,4 @@
-"""A folder of the log to which several tables of the source go: what of it counts, and since when."""
+"""A folder of the log to which several tables of the source go: what of it counts, and when."""
 
 from __future__ import annotations
 
