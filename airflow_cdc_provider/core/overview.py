@@ -42,6 +42,8 @@ class PipelineOverview:
     """When tables that follow a log of the sink had last all of it."""
     preflight: Note | None = None
     """Preflight's findings, if tables came after the plan."""
+    differing: tuple[str, ...] = ()
+    """Tables of which the last comparison found other rows at the sink."""
 
     @property
     def name(self) -> PipelineName:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -38,9 +38,9 @@ from airflow_cdc_provider.hooks.request_hook import Asking, CdcRequests, Choice,
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.early import push_links
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
+from airflow_cdc_provider.operators.told_to_page import told_to_page
 from airflow_cdc_provider.triggers.places import now_us, place_of_state
 from airflow_cdc_provider.triggers.requests import CdcRequestTrigger
-from airflow_cdc_provider.views.error_facts import facts_of
 from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
 from airflow_cdc_provider.views.request_text import (
     estimate_form,
@@ -140,7 +140,7 @@ class CdcRequestOperator(CdcJobOperator):
         with self._opened(context) as steps:
             requests = CdcRequests(steps)
             if is_yes(self.only_estimate):
-                with _told_to_page(context, str(steps.run.name)):
+                with told_to_page(context, str(steps.run.name)):
                     return self._estimated(requests, self.scope(requests))
             scope = self.scope(requests)
             wait = self._adopted(context, requests, scope) or self._ask(context, requests, scope)
@@ -450,16 +450,6 @@ def _kept(context: Context) -> _Kept | None:
 def _keep(context: Context, kept: _Kept) -> None:
     """Store the request for the next try of the task."""
     context["task_state_store"].set(_KEPT, asdict(kept), retention=NEVER_EXPIRE)
-
-
-@contextmanager
-def _told_to_page(context: Context, pipeline: str) -> Iterator[None]:
-    """Keep why an estimate was refused, for the page's form that asked for it."""
-    try:
-        yield
-    except CdcError as error:
-        context["ti"].xcom_push(key="refused", value=facts_of(error, pipeline=pipeline))
-        raise
 
 
 def _give_up(asked: _Asked) -> None:

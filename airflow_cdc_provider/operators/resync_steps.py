@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.hooks.request_hook import CdcRequests, Choice
 from airflow_cdc_provider.operators.base import CdcOperator
 from airflow_cdc_provider.operators.params import require_known_params
+from airflow_cdc_provider.operators.told_to_page import told_to_page
 from airflow_cdc_provider.views.request_text import cost_form, cost_lines
 
 _MOST_LINES = 100
@@ -34,8 +35,9 @@ class CdcResyncCheckOperator(CdcOperator):
         """Check the form, and return the choice for the next tasks."""
         with self.opened() as steps:
             require_known_params(context)
-            choice = chosen(context["params"])
-            scope = choice.scope(CdcRequests(steps))
+            with told_to_page(context, str(steps.run.name)):
+                choice = chosen(context["params"])
+                scope = choice.scope(CdcRequests(steps))
         self.log.info("to be read again: %s", scope)
         return choice.to_payload()
 
@@ -55,19 +57,19 @@ class CdcEstimateOperator(CdcOperator):
         super().__init__(**kwargs)
         self.choice = choice
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+    def execute(self, context: Context) -> dict[str, Any]:
         """Estimate each table's cost, log it, and return what a person is to approve."""
         # the step brings the drivers with it, which a parse of a DAG must not load
         from airflow_cdc_provider.pipeline.steps.costing import LOAD  # noqa: PLC0415
 
         choice = Choice.from_payload(self.choice)
         with self.opened() as steps:
-            requests = CdcRequests(steps)
-            scope = choice.scope(requests)
-            found = requests.estimate(scope)
-            costs = requests.costs(found)
-            most = requests.most_unasked(choice.ask_above_rows)
-            name = str(steps.run.name)
+            requests, name = CdcRequests(steps), str(steps.run.name)
+            with told_to_page(context, name):
+                scope = choice.scope(requests)
+                found = requests.estimate(scope)
+                costs = requests.costs(found)
+                most = requests.most_unasked(choice.ask_above_rows)
         lines = {str(cost.table): cost_lines(cost) for cost in costs}
         for line in _told(lines):
             self.log.info("%s", line)

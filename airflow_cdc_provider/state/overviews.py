@@ -57,7 +57,7 @@ def find_overviews(
     troubles = _troubles(connection, wanted)
     later = _not_copied(connection, wanted)
     findings = _preflights(connection, [name for name, found in later.items() if found])
-    sampled = _sampled(connection, wanted, now_us)
+    sampled, differing = _sampled(connection, wanted, now_us), _differing(connection, wanted)
     return tuple(
         PipelineOverview(
             state=pipeline_of(row),
@@ -74,6 +74,7 @@ def find_overviews(
             started=_note(row.started_us, row.started),
             published=_note(row.published_us, row.published),
             preflight=findings.get(row.name),
+            differing=differing.get(row.name, ()),
         )
         for row in known
     )
@@ -159,6 +160,24 @@ def _preflights(connection: Connection, wanted: Sequence[str]) -> Mapping[str, N
     mine = notes.c.pipeline.in_(wanted), notes.c.kind == NoteKind.PREFLIGHT.value
     found = connection.execute(select(notes).where(*mine))
     return {row.pipeline: Note(row.at_us, json.loads(row.form)) for row in found}
+
+
+def _differing(connection: Connection, wanted: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return the tables of each pipeline that differed when they were compared last.
+
+    What is stored of tables that were equal may be long, and is not read.
+    """
+    of_kind = notes.c.kind == NoteKind.VERIFIED.value
+    some = notes.c.form.contains('"equal":false', autoescape=True)
+    query = select(notes.c.pipeline, notes.c.form).where(
+        notes.c.pipeline.in_(wanted), of_kind, some
+    )
+    return {
+        pipeline: tuple(
+            table for table, said in json.loads(form)["tables"].items() if not said["equal"]
+        )
+        for pipeline, form in connection.execute(query)
+    }
 
 
 def _sampled(

@@ -21,6 +21,7 @@ REFUSED = "refused"
 TROUBLES_SHOWN = 20
 _RESUME = "`resume` with {option} brings it back"
 _ADD = "`add` with {option} copies it from now on"
+_VERIFY = "`verify` with {option} compares it again, and with `--repair` asks for what differs"
 _RUN_AGAIN = "if it was killed, the next `run` goes on where it was"
 
 
@@ -34,6 +35,7 @@ def problems_of(status: PipelineStatus, seen: PipelineOverview) -> list[Form]:
         *_late(status, name),
         *_stored(seen, name),
         *_of_tables(seen, name),
+        *_differing(seen, name),
         *_not_copied(seen, name),
     ]
 
@@ -87,6 +89,13 @@ def _of_tables(seen: PipelineOverview, name: str) -> Iterator[Form]:
         if not error:
             what, remedy = "a person paused it", _RESUME.format(option=table_option(table))
             yield remark(table, what, remedy, pipeline=name)
+
+
+def _differing(seen: PipelineOverview, name: str) -> Iterator[Form]:
+    """Yield a warning for each table that had other rows at the sink when it was compared last."""
+    for table in seen.differing[:TROUBLES_SHOWN]:
+        what = "the last `verify` found other rows at the sink than at the source"
+        yield remark(table, what, _VERIFY.format(option=table_option(table)), pipeline=name)
 
 
 def _not_copied(seen: PipelineOverview, name: str) -> Iterator[Form]:

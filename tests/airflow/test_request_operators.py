@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.request_hook import CdcRequests
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
+from airflow_cdc_provider.operators.resync_steps import CdcResyncCheckOperator
 from airflow_cdc_provider.pipeline.run import take_over
 from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
 from airflow_cdc_provider.pipeline.steps.range_requests import approve
@@ -438,3 +439,12 @@ class TestFromMariaDb:
         shop.drift()
         assert resync(shop).execute(task_context())["rows"] == 3000
         assert shop.is_equal
+
+
+def test_a_dry_run_that_its_form_refuses_keeps_why_for_the_page(shop: Copied) -> None:
+    context = task_context(run_id="wrong form")
+    context["params"] = {"tables": [shop.table], "from_key": "abc"}
+    task = CdcResyncCheckOperator(task_id="check", pipeline=str(shop.path))
+    with pytest.raises(AirflowFailException):
+        task.execute(context)
+    assert "--from-key" in context["ti"].xcoms["refused"]["what"]

@@ -96,6 +96,18 @@ class Carried:
         with pair.there.opened() as run:
             assert verify(run, settle_s=5).equal
 
+    @pytest.mark.parametrize("rows", [False, True], ids=["no rows", "rows between"])
+    def test_a_text_becomes_a_larger_one_behind_another_change(
+        self, pair: Pair, rows: bool
+    ) -> None:
+        for change in ("ADD COLUMN more INT", "MODIFY note TEXT", "MODIFY amount DECIMAL(30,2)"):
+            pair.one.execute(f"ALTER TABLE orders {change}")
+            if rows:
+                pair.one.execute("UPDATE orders SET code = code + 1 WHERE id = 1")
+                pair.two.execute("UPDATE orders SET code = code + 1 WHERE id = 2")
+        pair.catch_up()
+        assert is_alike(pair)
+
     def test_a_change_that_is_made_at_both_nodes_is_passed_all_the_same(self, pair: Pair) -> None:
         for node in (pair.one, pair.two):
             node.execute("ALTER TABLE orders ADD COLUMN more INT NOT NULL DEFAULT 7")

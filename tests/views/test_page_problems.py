@@ -90,3 +90,12 @@ def test_a_table_that_cannot_be_added_says_why(
     (problem,) = row(store)["problems"]
     assert problem["what"].endswith("`add` would be refused: its collation is not at the sink")
     assert problem["remedy"].startswith("choose another {one}; then `add` with --table shop.later")
+
+
+def test_a_table_that_differed_when_it_was_compared_last_is_a_problem(
+    store: SqlStateStore,
+) -> None:
+    for is_equal, told in ((False, [str(ORDERS)]), (True, [])):
+        verified = {str(ORDERS): {"at_us": 1, "equal": is_equal, "rows": 3}}
+        store.keep_note(SHOP, NoteKind.VERIFIED, {"tables": verified})
+        assert [problem["table"] for problem in row(store)["problems"]] == told

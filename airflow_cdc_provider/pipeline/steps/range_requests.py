@@ -462,8 +462,8 @@ def known(run: Run, request_id: str) -> Request:
     request = run.store.request(run.name, request_id)
     if request is None:
         raise refused(
-            f"{run.name} has no request {request_id!r} any more",
-            "ask again; whoever dropped the pipeline dropped its requests, too",
+            f"{run.name} has no request {request_id!r}",
+            "`requests` lists those it has; who drops a pipeline drops its requests, too",
         )
     return request
 

@@ -150,15 +150,14 @@ async function dryRun(dagId, pipeline, choice, told, dialog) {
   while (dialog.open && !ENDED.has((await get(run)).state)) {
     await new Promise((done) => setTimeout(done, POLL_MS));
   }
-  const path = `${run}/taskInstances/estimate/xcomEntries`;
-  const entry = async (key) => {
-    const found = await get(`${path}/${key}`).catch(() => null);
+  const entry = async (key, task = "estimate") => {
+    const found = await get(`${run}/taskInstances/${task}/xcomEntries/${key}`).catch(() => null);
     return typeof found?.value === "string" ? JSON.parse(found.value) : found?.value;
   };
   const value = await entry("return_value");
   if (!value) {
     const untold = { what: "The dry run failed.", remedy: `The log of run ${runId} of ${dagId} says why.` };
-    throw { facts: (await entry("refused")) ?? untold };
+    throw { facts: (await entry("refused")) ?? (await entry("refused", "check")) ?? untold };
   }
   told.replaceChildren(estimated(value, airflowLink(runPath(dagId, runId), "Open the dry run")));
 }

@@ -35,6 +35,10 @@ _OF_COLUMNS = {
 }
 
 
+_INDEXED = {"varchar", "varbinary"}
+"""Types that an index takes without the length of a prefix."""
+
+
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """Two shards whose definitions one table cannot have both."""
@@ -74,7 +78,7 @@ def disagreements(shards: Sequence[TablePlan]) -> Iterator[Disagreement]:
             if _holds(column, kept):
                 columns[column.name.lower()] = column, plan
                 continue
-            yield _of_two(owner, plan, next(column_mismatches(column, kept, may_be_wider=True)))
+            yield _of_two(owner, plan, next(column_mismatches(column, kept)))
 
 
 def united(shards: Sequence[TablePlan]) -> TablePlan:
@@ -109,8 +113,12 @@ def extension(shard: TableSchema, found: TableSchema) -> Extension:
 
 
 def _holds(one: Column, other: Column) -> bool:
-    """Tell whether a column of a shared table has each value of another column."""
-    return next(column_mismatches(other, one, may_be_wider=True), None) is None
+    """Tell whether a column of a shared table has each value of another column.
+
+    A TEXT has those of a VARCHAR, but cannot be in each index that the other one is in.
+    """
+    is_indexed = other.type.name in _INDEXED and one.type.name not in _INDEXED
+    return not is_indexed and next(column_mismatches(other, one, may_be_wider=True), None) is None
 
 
 def _of_two(one: TablePlan, other: TablePlan, found: Mismatch) -> Disagreement:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart, is_same_name
+from airflow_cdc_provider.systems.mysql.dialect.definition_changes import widens
 from airflow_cdc_provider.systems.mysql.dialect.stand_ins import stands_in
 
 _SAME = {"geomcollection": "geometrycollection"}
@@ -220,7 +221,7 @@ def _widened(sink: ColumnType, source: ColumnType) -> bool:
     for sizes in (_TEXTS, _BLOBS):
         if {sink.name, source.name} <= {*sizes}:
             return sizes.index(sink.name) >= sizes.index(source.name)
-    return False
+    return source.name in {"varchar", "varbinary"} and widens(source, sink)
 
 
 def _name(kind: ColumnType) -> str:
