@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -444,6 +445,7 @@ class TestFromMariaDb:
 def test_a_dry_run_that_its_form_refuses_keeps_why_for_the_page(shop: Copied) -> None:
     context = task_context(run_id="wrong form")
     context["params"] = {"tables": [shop.table], "from_key": "abc"}
+    context["dag"] = SimpleNamespace(params=context["params"])
     task = CdcResyncCheckOperator(task_id="check", pipeline=str(shop.path))
     with pytest.raises(AirflowFailException):
         task.execute(context)

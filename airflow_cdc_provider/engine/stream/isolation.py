@@ -13,15 +13,15 @@ from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.engine.ledger.ledger import Ledger
 
 
-def stopped_by(ledger: Ledger, error: CdcError, *, is_edge: bool) -> tuple[TableId, ...]:
+def stopped_by(ledger: Ledger, error: CdcError, *, or_all: bool = False) -> tuple[TableId, ...]:
     """Return the stream's tables that an error is about; none if no other table would flow.
 
-    Of an edge all may stand still: a table of a node is ahead of the log where its definition was
-    changed at both, and comes back by the log.
+    With `or_all` all may stand still, as where a node of a topology is ahead of the log: a table
+    whose definition was changed at both comes back by the log.
     """
     stream = ledger.stream()
     flowing = () if stream is None else tuple(each.table for each in stream.tables)
-    return stops_alone(error, flowing, or_all=is_edge)
+    return stops_alone(error, flowing, or_all=or_all)
 
 
 def stopped_text(tables: Collection[TableId], error: CdcError) -> str:

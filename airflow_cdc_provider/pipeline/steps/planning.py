@@ -431,7 +431,7 @@ def _make_targets(run: Run, ledger: Ledger, tables: Sequence[TablePlan]) -> tupl
             return _create_tables(run, left)
         except CdcError as error:
             is_edge = run.model.edge is not None
-            found = stopped_by(ledger, error, is_edge=is_edge) if isolates else ()
+            found = stopped_by(ledger, error, or_all=is_edge) if isolates else ()
             if not found:
                 mark_drifted(run.store, run.name, run.held.generation, scrubbed(run, error))
                 raise
