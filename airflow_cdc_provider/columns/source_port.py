@@ -436,6 +436,11 @@ class FollowsDefinitions(Protocol):
     def needed(self, schema: TableSchema, names: Collection[str]) -> Collection[str]:
         """Return those of some columns that each new row has to name: they have no default."""
 
+    def other_defaults(
+        self, one: TableSchema, other: TableSchema, names: Collection[str]
+    ) -> Collection[str]:
+        """Return those of some columns that have another constant default in one of two tables."""
+
 
 @runtime_checkable
 class ShowsLog(Protocol):

@@ -96,6 +96,14 @@ class Carried:
         with pair.there.opened() as run:
             assert verify(run, settle_s=5).equal
 
+    def test_a_column_that_both_nodes_add_with_other_defaults_stops_the_table(
+        self, pair: Pair
+    ) -> None:
+        for node, value in ((pair.one, 8), (pair.two, 9)):
+            node.execute(f"ALTER TABLE orders ADD COLUMN often INT NOT NULL DEFAULT {value}")
+        with pytest.raises(TablesStoppedError, match="often has another default at the other"):
+            pair.there.catch_up()
+
     @pytest.mark.parametrize("rows", [False, True], ids=["no rows", "rows between"])
     def test_a_text_becomes_a_larger_one_behind_another_change(
         self, pair: Pair, rows: bool

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_cdc_provider.core.errors import TablesStoppedError
 from tests.pipeline.pairs import MakePair, Pair
 from tests.servers.given import SqlServer
 
@@ -41,6 +42,19 @@ class OneTable:
         pair.catch_up()
         assert pair.is_equal
         assert pair.one.execute("SELECT code FROM orders ORDER BY id") == [(11,), (22,)]
+
+    def test_a_new_column_with_another_default_at_each_node_stops_the_table(
+        self, pair: Pair
+    ) -> None:
+        for node, value in ((pair.one, "'7'"), (pair.two, "7")):
+            node.execute(f"ALTER TABLE orders ADD COLUMN alike INT NOT NULL DEFAULT {value}")
+        pair.catch_up()
+        assert pair.is_equal
+        for node, value in ((pair.one, "8"), (pair.two, "9")):
+            node.execute(f"ALTER TABLE orders ADD COLUMN often INT NOT NULL DEFAULT {value}")
+        for edge in (pair.there, pair.back):
+            with pytest.raises(TablesStoppedError, match="often has another default at the other"):
+                edge.catch_up()
 
 
 class TestOneTable(OneTable):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from airflow_cdc_provider.columns.source_port import FollowsDefinitions
 from airflow_cdc_provider.core.errors import CdcError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -79,6 +80,22 @@ def why_not_passed(sink: Sink, after: TablePlan) -> str:
     except CdcError as error:
         return error.what
     return ""
+
+
+def why_filled_otherwise(
+    sink: Sink, before: TablePlan, after: TablePlan, definitions: FollowsDefinitions
+) -> str:
+    """Return why rows of before have other values in new columns at each node; empty if not.
+
+    A column that both nodes have added has its own default there, which no change in the log says.
+    """
+    known = _names(before.target)
+    added = [each.name for each in after.target.columns if each.name.lower() not in known]
+    found = _at_sink(sink, after) if added and isinstance(sink, HasOwnLog) else None
+    if found is None:
+        return ""
+    others = definitions.other_defaults(after.target, found, added)
+    return f"{', '.join(others)} has another default at the other node" if others else ""
 
 
 def is_ahead(sink: Sink, after: TablePlan) -> bool:

@@ -65,6 +65,7 @@ from airflow_cdc_provider.engine.stream.edge_changes import (
     COPY_ANEW,
     is_ahead,
     never_passed,
+    why_filled_otherwise,
     why_not_passed,
 )
 from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
@@ -361,7 +362,8 @@ class SchemaChanges:
             change = self._first_alone(stream, plan, said, now, stopped_by)
         if change is None or not self._is_survived(change.difference, plan, change.after):
             return None
-        return None if self._refused(change.after) else change
+        other = why_filled_otherwise(self._job.sink(), plan, change.after, self._definitions)
+        return None if other or self._refused(change.after) else change
 
     def _come_back(
         self, stream: StreamSplit, plan: TablePlan, said: TableStatements, now: TableSchema
@@ -413,6 +415,7 @@ class SchemaChanges:
         effects = [statement.effect for statement in said.found]
         found = self._difference_between(plan, after, effects)
         why = never_passed(found, truncates=said.truncates, rows_between=said.has_rows_between)
+        why = why or why_filled_otherwise(sink, plan, after, self._definitions)
         if why := why or ("" if is_in_step(stream, table) else _OUT_OF_STEP):
             raise _stopped(stopped_by, why, table).with_remedy(COPY_ANEW)
         if why := self._refused(after) or why_not_passed(sink, after):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from airflow_cdc_provider.core.edge_remedies import for_edge
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -46,8 +47,8 @@ def note_refusal(run: Run, step: str, error: CdcError) -> None:
 
 
 def scrubbed(run: Run, error: CdcError) -> CdcError:
-    """Return an error without the passwords of the run's servers."""
-    return error.rewritten(run.servers.secrets.scrub)
+    """Return an error without the passwords of the run's servers, with what an edge can do."""
+    return for_edge(error.rewritten(run.servers.secrets.scrub), run.model.edge)
 
 
 def _forget(run: Run, step: str) -> None:

@@ -49,6 +49,7 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import (
     difference,
     needed_columns,
+    other_defaults,
 )
 from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_after_first
 from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_list, key_of, value_of
@@ -362,6 +363,12 @@ class MySqlSource:
     def needed(self, schema: TableSchema, names: Collection[str]) -> Collection[str]:
         """Return those of some columns that each new row has to name: they have no default."""
         return needed_columns(schema, names)
+
+    def other_defaults(
+        self, one: TableSchema, other: TableSchema, names: Collection[str]
+    ) -> Collection[str]:
+        """Return those of some columns that have another constant default in one of two tables."""
+        return other_defaults(one, other, names)
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         """Return the Arrow schema of each table's changes."""

@@ -7,8 +7,10 @@ change of rows: then the table is read again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 
 from airflow_cdc_provider.core.schema_changes import Difference, names_behind
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
@@ -29,6 +31,7 @@ _NOT_CONSTANT = {
     AttributeKind.DEFAULT_EXPRESSION,
     AttributeKind.AUTO_INCREMENT,
 }
+_QUOTED = re.compile(r"(?:_\w+\s*)?'(.*)'", re.DOTALL)
 _PLAIN_DEFAULT = {
     *(TypeKind.INTEGER, TypeKind.BITS, TypeKind.DECIMAL, TypeKind.TEXT, TypeKind.BINARY),
     *(TypeKind.ENUM, TypeKind.SET),
@@ -238,6 +241,34 @@ def needed_columns(schema: TableSchema, names: Collection[str]) -> Collection[st
             column.name not in stated or not stated[column.name].has(AttributeKind.DEFAULT_LITERAL)
         )
     ]
+
+
+def other_defaults(one: TableSchema, other: TableSchema, names: Collection[str]) -> Collection[str]:
+    """Return those of some columns that have another constant default in one of two tables."""
+    here, there = ({name.lower(): each for name, each in _stated(t).items()} for t in (one, other))
+    return [
+        name
+        for name in names
+        if name.lower() in here
+        and name.lower() in there
+        and _default(here[name.lower()]) != _default(there[name.lower()])
+    ]
+
+
+def _default(stated: ParsedColumn) -> str | Decimal:
+    """Return a column's constant default, however it is spelled; empty for NULL or none."""
+    texts = [a.text for a in stated.attributes if a.kind is AttributeKind.DEFAULT_LITERAL]
+    text = texts[0][len("DEFAULT") :].strip() if texts else "NULL"
+    if text.upper() == "NULL":
+        return ""
+    quoted = _QUOTED.fullmatch(text)
+    value = text if quoted is None else quoted[1]
+    if ":" in value:  # a time, with or without the zeros of its fraction
+        value = re.sub(r"\.?0*$", "", value) if "." in value else value
+    try:
+        return Decimal(value)
+    except InvalidOperation:
+        return value if quoted is None else f"'{value}'"
 
 
 def _has_constant(column: Column, stated: ParsedColumn | None) -> bool:

@@ -86,7 +86,8 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
             where=str(table),
             risk="values would be written into wrong columns",
             remedy="SET GLOBAL binlog_row_metadata = 'FULL', and keep it in the server's "
-            f"configuration; then `reset` with {table_option(table)}: it is read again, and the "
+            "configuration; then FLUSH BINARY LOGS, so that what was logged before is not read "
+            f"again; then `reset` with {table_option(table)}: it is read again, and the "
             f"others go on; or {RESET}",
         )
     columns = tuple(
