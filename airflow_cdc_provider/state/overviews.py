@@ -57,7 +57,7 @@ def find_overviews(
     troubles = _troubles(connection, wanted)
     later = _not_copied(connection, wanted)
     findings = _preflights(connection, [name for name, found in later.items() if found])
-    sampled, differing = _sampled(connection, wanted, now_us), _differing(connection, wanted)
+    sampled = _sampled(connection, wanted, now_us)
     return tuple(
         PipelineOverview(
             state=pipeline_of(row),
@@ -74,7 +74,7 @@ def find_overviews(
             started=_note(row.started_us, row.started),
             published=_note(row.published_us, row.published),
             preflight=findings.get(row.name),
-            differing=differing.get(row.name, ()),
+            differing=_differing(row.verified),
         )
         for row in known
     )
@@ -83,6 +83,9 @@ def find_overviews(
 def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
     """Read the pipelines' rows, each with the notes of its last try, outages and the like."""
     tries, outages, conflicts, ended, started, published = (notes.alias() for _ in range(6))
+    verified = notes.alias()
+    # what is stored of tables that were all equal may be long, and is not read
+    differs = verified.c.form.contains('"equal":false', autoescape=True)
     noted = (
         select(
             pipelines,
@@ -98,6 +101,7 @@ def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
             started.c.form.label("started"),
             published.c.at_us.label("published_us"),
             published.c.form.label("published"),
+            verified.c.form.label("verified"),
         )
         .join_from(pipelines, tries, _is_its(tries, NoteKind.LAST_TRY), isouter=True)
         .join(outages, _is_its(outages, NoteKind.OUTAGES), isouter=True)
@@ -105,6 +109,7 @@ def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
         .join(ended, _is_its(ended, NoteKind.ENDED), isouter=True)
         .join(started, _is_its(started, NoteKind.STARTED), isouter=True)
         .join(published, _is_its(published, NoteKind.PUBLISHED), isouter=True)
+        .join(verified, and_(_is_its(verified, NoteKind.VERIFIED), differs), isouter=True)
     )
     mine = noted.where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
     return connection.execute(mine).all()
@@ -162,22 +167,10 @@ def _preflights(connection: Connection, wanted: Sequence[str]) -> Mapping[str, N
     return {row.pipeline: Note(row.at_us, json.loads(row.form)) for row in found}
 
 
-def _differing(connection: Connection, wanted: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the tables of each pipeline that differed when they were compared last.
-
-    What is stored of tables that were equal may be long, and is not read.
-    """
-    of_kind = notes.c.kind == NoteKind.VERIFIED.value
-    some = notes.c.form.contains('"equal":false', autoescape=True)
-    query = select(notes.c.pipeline, notes.c.form).where(
-        notes.c.pipeline.in_(wanted), of_kind, some
-    )
-    return {
-        pipeline: tuple(
-            table for table, said in json.loads(form)["tables"].items() if not said["equal"]
-        )
-        for pipeline, form in connection.execute(query)
-    }
+def _differing(form: str | None) -> tuple[str, ...]:
+    """Return the tables that differed when they were compared last."""
+    tables = {} if form is None else json.loads(form)["tables"]
+    return tuple(table for table, said in tables.items() if not said["equal"])
 
 
 def _sampled(
