@@ -35,6 +35,11 @@ class Op(IntEnum):
     DELETE = 3
 
 
+DEFINED_OTHERWISE = b"defined otherwise"
+"""In the metadata of a schema: which columns were defined otherwise when the log was written, where
+the types of their values do not tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableChanges:
     """Changes of one table in log order, one entry a changed row.

@@ -99,6 +99,11 @@ class StreamSplit:
     began: Beginning | None = None
     """Where it began, if no snapshot came before it."""
 
+    @property
+    def is_early(self) -> bool:
+        """Tell whether it is where the definitions of its tables are not known yet."""
+        return self.began is not None and self.began.is_before_known(self.start)
+
     def progress_of(self, table: TableId) -> TableProgress | None:
         """Return a table's progress, None for a table that is not captured."""
         return next((progress for progress in self.tables if progress.table == table), None)

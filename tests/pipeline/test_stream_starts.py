@@ -33,6 +33,7 @@ from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.reset_drop import begin_again, drop, reset
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
 from airflow_cdc_provider.views.reports import status_lines
@@ -286,6 +287,46 @@ def test_log_of_another_definition_stops_its_table_with_the_place(
     # a table that was made in between, and truncated, is as the log says
     assert shop.sink_rows("SELECT * FROM late") == [(3,)]
     assert shop.sink_rows("SELECT * FROM orders") == []
+
+
+@pytest.mark.parametrize(
+    ("was", "value", "now"),
+    [
+        ("TIME(6)", "'10:00:00.6'", "TIME"),
+        ("DATETIME(6)", "'2024-01-01 10:00:00.6'", "DATETIME(3)"),
+        ("VARCHAR(9)", "'0'", "ENUM('x', 'y', '')"),
+        ("ENUM('x', 'z')", "'z'", "ENUM('x', 'y')"),
+        ("VARCHAR(9)", "'a '", "CHAR(9)"),
+        ("VARBINARY(9)", "'ab'", "BINARY(4)"),
+    ],
+)
+def test_values_of_another_type_that_looks_alike_stop_their_table(
+    shop: Shop, writer: Writer, was: str, value: str, now: str
+) -> None:
+    place = writer._note().place
+    shop.at_source(f"CREATE TABLE other (id INT PRIMARY KEY, v {was})")
+    shop.at_source(f"INSERT INTO other VALUES (1, {value})")
+    shop.at_source("CREATE TABLE late (id INT PRIMARY KEY, v ENUM('a', 'b'), t TIME(3), c CHAR(3))")
+    shop.at_source("INSERT INTO late VALUES (1, 'b', '10:00:00.6', 'c')")
+    with closing(shop.source.connect(database=shop.database)) as connection:
+        for statement in (
+            "SET sql_log_bin = 0",
+            "DELETE FROM other",
+            f"ALTER TABLE other MODIFY v {now}",
+        ):
+            connection.cursor().execute(statement)
+        connection.commit()
+    write_file(shop, f'start: {{position: "{place}"}}')
+    with pytest.raises(TablesStoppedError):
+        synced(shop)
+    assert f"rows of {shop.database}.other with other columns than it has now: v was " in (
+        stopped_text(shop)
+    )
+    assert shop.sink_rows("SELECT id, v, c FROM late") == [(1, "b", "c")]
+    assert shop.sink_rows("SELECT * FROM other") == []
+    reset_tables(shop.run(), [TableId(shop.database, "other")])
+    synced(shop)
+    assert shop.sink_rows("SELECT * FROM other") == []
 
 
 @pytest.mark.parametrize("empty_shop", ["mysql"], indirect=True)

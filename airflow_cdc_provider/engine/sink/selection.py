@@ -20,7 +20,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
+from airflow_cdc_provider.columns.changes import (
+    DEFINED_OTHERWISE,
+    ChangeBatch,
+    Statement,
+    TableChanges,
+)
 from airflow_cdc_provider.columns.few_changes import FewMerged, FewTables, merge_few
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.columns.multiset import net_rows
@@ -118,8 +123,11 @@ class CapturedTables:
         """Return the plans of the tables whose changes are read."""
         return tuple(self.plans[table] for table in self._schemas if table in self.plans)
 
-    def plan_of(self, table: TableId, found: pa.Schema) -> TablePlan:
-        """Return the plan of a table; refuse changes whose columns are not the planned ones."""
+    def plan_of(self, table: TableId, found: pa.Schema, *, is_early: bool) -> TablePlan:
+        """Return the plan of a table; refuse changes whose columns are not the planned ones.
+
+        `is_early`: nothing but the log says how the table was defined.
+        """
         plan = self.plans.get(table)
         if plan is None:
             raise IntegrityError(
@@ -129,7 +137,7 @@ class CapturedTables:
                 remedy="report this; the reader and the sink must have the same tables",
             )
         wanted = self._schemas[table]
-        if not found.equals(wanted):
+        if not is_as_planned(wanted, found, is_early=is_early):
             raise TableChangedError(
                 f"the log's columns of {table} are not the planned ones: "
                 f"{_difference(wanted, found)}",
@@ -282,7 +290,7 @@ class Selection:
                 continue  # it is being read again; its hand-off brings the stream back here
             if progress.finished or not _covers(position, progress.applied_through):
                 return None
-            plan = self.captured.plan_of(few.table, few.schema)
+            plan = self.captured.plan_of(few.table, few.schema, is_early=stream.is_early)
             if not (plan.shape.is_identity and plan.schema.has_key):
                 return None
             places = [few.schema.get_field_index(name) for name in plan.schema.primary_key]
@@ -337,7 +345,7 @@ class Selection:
                 kept = self._of_joined_ranges(kept)
             if not len(kept):
                 continue
-            plan = self.captured.plan_of(kept.table, kept.after.schema)
+            plan = self.captured.plan_of(kept.table, kept.after.schema, is_early=stream.is_early)
             kept = copied_changes(kept, plan)
             if len(kept):  # none of those that were may be left by the shape's filter
                 parts.append((plan, kept))
@@ -447,8 +455,20 @@ def _merged_table(plan: TablePlan, changes: Sequence[TableChanges]) -> MergedCha
     return merge(changes, key) if key else net_rows(changes)
 
 
+def is_as_planned(wanted: pa.Schema, found: pa.Schema, *, is_early: bool) -> bool:
+    """Tell whether the log's columns are the planned ones.
+
+    `is_early`: also as what they were defined, for no statement in the log has said so.
+    """
+    otherwise = (found.metadata or {}).get(DEFINED_OTHERWISE)
+    return found.equals(wanted) and not (is_early and otherwise)
+
+
 def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
     """Return how the planned columns and those found differ."""
+    otherwise = (found.metadata or {}).get(DEFINED_OTHERWISE)
+    if otherwise:
+        return otherwise.decode()
     if wanted.names != found.names:
         return f"planned {wanted.names}, found {found.names}"
     differing = [

@@ -3,8 +3,9 @@
 The plan has each table as the source had it when the plan was made. Between the place where the
 stream began and the log's end of then, a table may have been another one. Nothing says what, but
 the columns that the log gives with its rows. So rows are applied where these are the columns of the
-plan, and a statement is passed only where it leaves no doubt about them: a table that was made
-there, and one that was truncated. Whatever else changed a table stops it, with its place.
+plan, of types that say the same of their values, and a statement is passed only where it leaves no
+doubt about them: a table that was made there, and one that was truncated. Whatever else changed a
+table stops it, with its place.
 """
 
 from __future__ import annotations
@@ -22,17 +23,12 @@ from airflow_cdc_provider.core.row_metadata import Operation, RowStamp
 from airflow_cdc_provider.core.schema_changes import Difference, Policy, SchemaChange, SchemaPolicy
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.sink.selection import CapturedTables
+from airflow_cdc_provider.engine.sink.selection import CapturedTables, is_as_planned
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _RISK = "none: what came before is committed, and nothing of the table from here on"
-
-
-def is_early(stream: StreamSplit) -> bool:
-    """Tell whether a stream is where the definitions of its tables are not known yet."""
-    return stream.began is not None and stream.began.is_before_known(stream.start)
 
 
 def is_in_step(stream: StreamSplit, table: TableId) -> bool:
@@ -57,7 +53,7 @@ class EarlyLog:
         for changes in batch.tables:
             wanted, found = self.columns[changes.table], changes.after.schema
             progress = stream.progress_of(changes.table)
-            if progress is None or not len(changes) or found.equals(wanted):
+            if progress is None or not len(changes) or is_as_planned(wanted, found, is_early=True):
                 continue
             for number in changes.transaction.unique().to_pylist():
                 point = batch.transactions[number]

@@ -57,7 +57,6 @@ from airflow_cdc_provider.engine.sink.selection import CapturedTables
 from airflow_cdc_provider.engine.stream.dropped_tables import leaving_table
 from airflow_cdc_provider.engine.stream.early_log import (
     EarlyLog,
-    is_early,
     is_in_step,
     truncation,
 )
@@ -138,7 +137,7 @@ class SchemaChanges:
 
         None where they are known; what does not say what a table was is raised.
         """
-        if not is_early(stream):
+        if not stream.is_early:
             return ()
         columns = self._job.source().change_columns(self._reading)
         early = EarlyLog(self._captured, columns, self._job.spec.schema_changes)

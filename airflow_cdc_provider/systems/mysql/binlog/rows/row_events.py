@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of
 from airflow_cdc_provider.columns.byte_views import ByteViews
-from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.changes import DEFINED_OTHERWISE, Op
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import (
     RESET,
@@ -90,6 +90,8 @@ class TableDecoder:
     def __init__(self, table_map: TableMap, zero_dates: ZeroDates) -> None:
         self.map = table_map
         self.schema = arrow_schema(table_map.columns, zero_dates)
+        if table_map.otherwise:
+            self.schema = self.schema.with_metadata({DEFINED_OTHERWISE: table_map.otherwise})
         self.nulled: Counter[str] = Counter()
         """Zero dates that became NULL, by column."""
         self.few = FewRows(table_map, self.schema)

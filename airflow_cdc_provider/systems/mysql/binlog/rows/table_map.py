@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.identifiers import TableId, table_option
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.rows.column_metadata import OptionalMetadata
+from airflow_cdc_provider.systems.mysql.binlog.rows.other_types import defined_otherwise
 from airflow_cdc_provider.systems.mysql.binlog.rows.system_versions import (
     hidden_columns,
     row_end_place,
@@ -49,6 +50,9 @@ class TableMap:
     """MariaDB: the index of a system-versioned table's ROW END."""
     hidden: int = 0
     """Columns at the end that the server added and its catalogue does not show."""
+    otherwise: str = ""
+    """Which columns had a type by which their values mean something else than by the stated one,
+    where both have the same type in Arrow."""
 
 
 def read_table_id(body: bytes) -> TableId:
@@ -101,9 +105,10 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     )
     if flavour == "mariadb":
         columns = tuple(_as_mariadb(column) for column in columns)
-    schema = schemas(table)
+    schema, otherwise = schemas(table), ""
     if schema is not None:
         columns = _completed(columns, wires, schema)
+        otherwise = defined_otherwise(columns, schema)
     _refuse_untold_fractions(table, columns, wires, schema)
     key = metadata.primary_key
     if schema is not None and schema.has_key:  # the log does not know which key the file names
@@ -112,7 +117,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     if flavour == "mariadb":
         row_end = row_end_place(columns, metadata.primary_key, schema)
         hidden = hidden_columns(columns, schema)
-    return TableMap(table, columns, wires, key, row_end, hidden)
+    return TableMap(table, columns, wires, key, row_end, hidden, otherwise)
 
 
 def _bits(data: bytes, count: int) -> tuple[bool, ...]:
