@@ -6,8 +6,9 @@ their own, and small files go into it with them: as long as the next larger one 
 than it has by then. So a row is written again a few times while its file grows, and inserts never
 leave many small files.
 
-Which file has a row is found by the files' bounds where the key begins with a number, and by the
-keys in the files that are left. Nothing is held but the changes' hashes, and one piece of a file.
+Which file has a row is found by the files' bounds of the key's first whole number, if it has one,
+and by the keys in the files that are left. Nothing is held but the changes' hashes, and one piece
+of a file.
 """
 
 from __future__ import annotations
@@ -70,6 +71,12 @@ class Limit:
                 remedy="make rewrite_mb larger; or commit less often (commit_seconds), so that "
                 "more changes share a commit; or write mode: append and `reset` the pipeline",
             )
+
+
+def bounded_column(key: Sequence[str], columns: pa.Schema) -> str:
+    """Return the column of a key by whose bounds files are found: its first whole number."""
+    whole = (name for name in key if pa.types.is_integer(columns.field(name).type))
+    return next(whole, key[0])
 
 
 def rewritten(
@@ -137,8 +144,10 @@ class _Last:
         hashes = row_hashes(self._keys).one
         self._places = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._places]
-        first = self._keys[0]
-        self._numbers = np.sort(as_numpy(first)) if pa.types.is_integer(first.type) else None
+        self._bounded = bounded_column(key, rows.schema)
+        column = rows.column(self._bounded)
+        is_known = pa.types.is_integer(column.type)
+        self._numbers = np.sort(as_numpy(_one(column))) if is_known else None
 
     @classmethod
     def of(
@@ -166,7 +175,9 @@ class _Last:
         """Tell whether a key may be within the bounds of a file."""
         if not len(self._hashes):
             return False
-        if bounds is None or self._numbers is None or bounds.low is None or bounds.high is None:
+        if bounds is None or bounds.column != self._bounded:
+            return True
+        if self._numbers is None or bounds.low is None or bounds.high is None:
             return True
         place = int(np.searchsorted(self._numbers, bounds.low))
         return place < len(self._numbers) and int(self._numbers[place]) <= bounds.high

@@ -34,7 +34,7 @@ from airflow_cdc_provider.systems.lake.marks import (
     flag_in,
     require_key,
 )
-from airflow_cdc_provider.systems.lake.mirror import Limit, rewritten
+from airflow_cdc_provider.systems.lake.mirror import Limit, bounded_column, rewritten
 from airflow_cdc_provider.systems.lake.partitions import Partition, UnfitLayoutError
 from airflow_cdc_provider.systems.lake.rows import void_before_all
 from airflow_cdc_provider.systems.lake.sorted_files import SortedFiles
@@ -180,6 +180,7 @@ class Mirrored:
         """Write the changed rows' files anew."""
         plan = self.plans[table]
         key = plan.target.primary_key
+        column = bounded_column(key, new.columns)
         soft = _soft(plan) if plan.shape.deleted_flag else None
         layout = _layout_now(loaded, new, self.layout_of(table, loaded))
         if soft is not None and new.is_anew:
@@ -188,7 +189,7 @@ class Mirrored:
             if earlier or new.before:
                 return self._with_rows_of_before(plan, earlier, new, lost)
         read = [
-            _ReadFile.of(self.store, each, new.columns, key[0], is_kept=not layout.columns)
+            _ReadFile.of(self.store, each, new.columns, column, is_kept=not layout.columns)
             for each in _with_rows(new.read)
         ]
         base: Sequence[TableFile] = read
@@ -196,7 +197,7 @@ class Mirrored:
             self._require_columns(plan, loaded, new)
             if soft is not None:
                 require_key(table, loaded.columns, new.columns, key)
-            base = loaded.files(key[0])
+            base = loaded.files(column)
         elif read:
             order = SNAPSHOT_ORDER
         changes = (

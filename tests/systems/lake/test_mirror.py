@@ -120,7 +120,8 @@ class Table:
         done = rewritten(self.files, batches, out, limit, self.order, self.soft)
         gone = {id(each) for each in done.gone}
         left = [each for each in self.files if id(each) not in gone]
-        made = [Held(self.root, each.name, [], self.key[0], each.partition) for each in done.made]
+        column = mirror.bounded_column(self.key, self.columns)
+        made = [Held(self.root, each.name, [], column, each.partition) for each in done.made]
         self.files, self.order = [*left, *made], done.order
         return done
 
@@ -225,6 +226,23 @@ def test_files_without_a_changed_row_stay_and_are_not_read_beyond_their_bounds(
     assert table.read().num_rows == 150
     again = table.commit([("c", 60, "x")])  # between two files
     assert ([*again.gone], low.reads) == ([], [])
+
+
+def test_files_are_found_by_the_number_behind_a_text_in_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "_SMALL_BYTES", 0)
+    table = Table(tmp_path, ("b", "a"), [])
+    for start, shop in ((0, "x"), (0, "y"), (100, "x")):
+        table.commit([("c", n, shop) for n in range(start, start + 50)])
+    low, other, high = table.files
+    low.reads.clear()
+    other.reads.clear()
+    done = table.commit([("u", 101, "x"), ("d", 149, "x")])
+    assert ([*done.gone], low.reads, other.reads) == ([high], [], [])
+    done = table.commit([("d", 7, "y")])
+    assert [*done.gone] == [other]
+    assert table.read().num_rows == 148
 
 
 def test_the_greatest_order_is_known_as_long_as_its_row_is_there(table: Table) -> None:
