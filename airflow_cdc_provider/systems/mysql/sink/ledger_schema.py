@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, PipelineName
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -201,7 +201,13 @@ def ledger_version(session: SinkSession) -> int:
     )
     if not found[0][0]:
         return 0
-    version = int(session.rows(f"SELECT MAX(version) FROM {LEDGER}.ledger_version")[0][0] or 0)
+    try:
+        version = int(session.rows(f"SELECT MAX(version) FROM {LEDGER}.ledger_version")[0][0] or 0)
+    except AccessDeniedError as error:
+        raise error.with_remedy(
+            "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON airflow_cdc.* TO "
+            "the sink's account: the page 'Rights' has all that it needs"
+        ) from None
     if version > VERSION:
         raise RefusedError(
             f"the sink's ledger has version {version}, this release knows version {VERSION}",

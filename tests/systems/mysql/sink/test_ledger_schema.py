@@ -8,10 +8,11 @@ from contextlib import closing
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError
 from airflow_cdc_provider.systems.mysql.sink import ledger_schema
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger, ledger_version
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from tests.servers.accounts import sink_account
 from tests.servers.throwaway import MySqlServer
 
 
@@ -68,3 +69,22 @@ def test_counts_are_added_to_an_older_ledger_and_a_running_older_stream_goes_on(
     session.execute(before)
     found = session.rows(f"SELECT changes, {', '.join(counts)} FROM airflow_cdc.changed_table")
     assert [tuple(row) for row in found] == [(6, 0, 0, 0, 0)]
+
+
+def test_an_account_that_may_not_read_the_ledger_is_told_the_grant() -> None:
+    with MySqlServer() as server:
+        with closing(SinkSession.open(Endpoint.parse(server.dsn()), purpose="test")) as opened:
+            create_ledger(opened)
+        account = sink_account(server, "shop")
+        (right,) = (
+            each
+            for each in account.rights
+            if "airflow_cdc" in each.level and each.privilege == "SELECT"
+        )
+        account.revoke(right)
+        with (
+            closing(SinkSession.open(Endpoint.parse(account.dsn), purpose="test")) as session,
+            pytest.raises(AccessDeniedError) as refused,
+        ):
+            create_ledger(session)
+    assert "GRANT SELECT, INSERT" in refused.value.remedy
