@@ -12,9 +12,9 @@ INSTEAD = (
 )
 MEND_ROWS = (
     "change the row that is named at the node that wrote it; where rows of both nodes have one "
-    "unique value, give both rows other values, each at its node; then `resume` with --table. Where "
-    "a column of the other node has no value in them, give it a default there first. If that does "
-    "not help, copy one node anew, as the page 'Two nodes' says"
+    "unique value, give both rows other values, each at its node; then `resume` with --table. "
+    "Where a column of the other node has no value in them, give it a default there first. If that "
+    "does not help, copy one node anew, as the page 'Two nodes' says"
 )
 _REFUSED = re.compile(r"`(?:reset|add|skip|accept)\b[^`]*`")
 _READ_AGAIN = re.compile(r"`(?:resync|backfill)\b[^`]*`|`verify[^`]* --repair\b[^`]*`")
