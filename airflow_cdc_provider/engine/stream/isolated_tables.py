@@ -72,7 +72,7 @@ class TableIsolation:
         if not (self._job.spec.isolates_tables and sink.abilities.isolates_tables):
             return False
         with closing(sink.open_ledger()) as ledger:
-            is_changed = isinstance(error, (TableChangedError, SinkTableChangedError))
+            is_changed = isinstance(error, TableChangedError)
             or_all = is_changed and self._job.spec.edge is not None
             alone = stopped_by(ledger, error, or_all=or_all)
             stopped = alone or self._stand_still(ledger, error)
