@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.operators.resync_dag import resync_dag
-from tests.airflow.asking import Copied, copied
+from tests.airflow.asking import Copied, copied, task_context
 from tests.airflow.shop import known
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def test_a_form_that_cannot_be_carried_out_is_refused_with_what_to_do(
 ) -> None:
     filled = json.loads(json.dumps(conf).replace("{table}", shop.table))
     dag = made(shop)
-    context: Any = {"dag_run": SimpleNamespace(conf=filled), "params": filled, "dag": dag}
+    run = SimpleNamespace(conf=filled)
+    context: Any = {**task_context("check"), "dag_run": run, "params": filled, "dag": dag}
     check: Any = dag.task_dict["check"]
     with pytest.raises(AirflowFailException, match=rf"(?s){why.replace('{table}', shop.table)}"):
         check.execute(context)
