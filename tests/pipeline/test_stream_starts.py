@@ -306,8 +306,16 @@ def test_values_of_another_type_that_looks_alike_stop_their_table(
     place = writer._note().place
     shop.at_source(f"CREATE TABLE other (id INT PRIMARY KEY, v {was})")
     shop.at_source(f"INSERT INTO other VALUES (1, {value})")
-    shop.at_source("CREATE TABLE late (id INT PRIMARY KEY, v ENUM('a', 'b'), t TIME(3), c CHAR(3))")
-    shop.at_source("INSERT INTO late VALUES (1, 'b', '10:00:00.6', 'c')")
+    shop.at_source(
+        "CREATE TABLE late (id INT PRIMARY KEY, v ENUM('a', 'é ', '') CHARACTER SET latin1, "
+        "t TIME(3), c CHAR(3), s SET('x', 'ü') CHARACTER SET utf8mb3, b BINARY(4), d DATETIME(6), "
+        "m TIMESTAMP(2) NULL, g CHAR(9) CHARACTER SET gbk, n NCHAR(4), e BINARY(16), "
+        "twice CHAR(6) AS (CONCAT(c, c)) STORED, f BIT(3), o ENUM('一') CHARACTER SET sjis)"
+    )
+    shop.at_source(
+        "INSERT INTO late (id, v, t, c, s, b, d, m, g, n, f, o) VALUES (1, 'é', '10:00:00.6', 'c', "
+        "'x,ü', 'b', '2024-01-01 10:00:00.6', '2024-01-01 10:00:00.6', '一', 'n', 5, '一')"
+    )
     with closing(shop.source.connect(database=shop.database)) as connection:
         for statement in (
             "SET sql_log_bin = 0",
@@ -322,7 +330,10 @@ def test_values_of_another_type_that_looks_alike_stop_their_table(
     assert f"rows of {shop.database}.other with other columns than it has now: v was " in (
         stopped_text(shop)
     )
-    assert shop.sink_rows("SELECT id, v, c FROM late") == [(1, "b", "c")]
+    columns = "id, v, t, c, s, b, d, m, g, n, e, twice, f, o"
+    assert shop.sink_rows(f"SELECT {columns} FROM late") == source_rows(
+        shop, f"SELECT {columns} FROM late"
+    )
     assert shop.sink_rows("SELECT * FROM other") == []
     reset_tables(shop.run(), [TableId(shop.database, "other")])
     synced(shop)
