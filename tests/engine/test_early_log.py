@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_starts import Beginning
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.engine.sink.selection import CapturedTables
-from airflow_cdc_provider.engine.stream.early_log import EarlyLog, is_early
+from airflow_cdc_provider.engine.stream.early_log import EarlyLog
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.positions.position import (
     BinlogPosition,
@@ -79,9 +79,9 @@ def rows(columns: pa.Schema, offset: int) -> ChangeBatch:
 
 
 def test_a_stream_is_early_until_it_passes_where_its_definitions_were_read() -> None:
-    assert is_early(stream(at_offset=999))
-    assert not is_early(stream(at_offset=1000))
-    assert not is_early(replace(stream(), began=None))
+    assert stream(at_offset=999).is_early
+    assert not stream(at_offset=1000).is_early
+    assert not replace(stream(), began=None).is_early
 
 
 def test_rows_with_the_columns_of_the_plan_pass_and_others_are_refused_with_their_place() -> None:

@@ -468,7 +468,7 @@ def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
     """Return how the planned columns and those found differ."""
     otherwise = (found.metadata or {}).get(DEFINED_OTHERWISE)
     if otherwise:
-        return otherwise.decode()
+        return str(otherwise.decode())
     if wanted.names != found.names:
         return f"planned {wanted.names}, found {found.names}"
     differing = [
