@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
@@ -31,6 +32,7 @@ _NOT_CONSTANT = {
     AttributeKind.DEFAULT_EXPRESSION,
     AttributeKind.AUTO_INCREMENT,
 }
+_NUMBERS = {TypeKind.INTEGER, TypeKind.DECIMAL, TypeKind.FLOAT}
 _QUOTED = re.compile(r"(?:_\w+\s*)?'(.*)'", re.DOTALL)
 _PLAIN_DEFAULT = {
     *(TypeKind.INTEGER, TypeKind.BITS, TypeKind.DECIMAL, TypeKind.TEXT, TypeKind.BINARY),
@@ -245,30 +247,32 @@ def needed_columns(schema: TableSchema, names: Collection[str]) -> Collection[st
 
 def other_defaults(one: TableSchema, other: TableSchema, names: Collection[str]) -> Collection[str]:
     """Return those of some columns that have another constant default in one of two tables."""
-    here, there = ({name.lower(): each for name, each in _stated(t).items()} for t in (one, other))
-    return [
-        name
-        for name in names
-        if name.lower() in here
-        and name.lower() in there
-        and _default(here[name.lower()]) != _default(there[name.lower()])
-    ]
+    here, there = _defaults(one), _defaults(other)
+    lower = {name: name.lower() for name in names}
+    return [n for n, key in lower.items() if key in here.keys() & there and here[key] != there[key]]
 
 
-def _default(stated: ParsedColumn) -> str | Decimal:
-    """Return a column's constant default, however it is spelled; empty for NULL or none."""
+def _defaults(schema: TableSchema) -> Mapping[str, str | Decimal | None]:
+    """Return the constant defaults of a table's columns, by their names in lower case."""
+    kinds = {column.name: column.type.kind for column in schema.columns}
+    stated = _stated(schema)
+    return {name.lower(): _default(stated[name], kinds[name]) for name in stated if name in kinds}
+
+
+def _default(stated: ParsedColumn, kind: TypeKind) -> str | Decimal | None:
+    """Return a column's constant default, however it is spelled; None for NULL or none."""
     texts = [a.text for a in stated.attributes if a.kind is AttributeKind.DEFAULT_LITERAL]
     text = texts[0][len("DEFAULT") :].strip() if texts else "NULL"
     if text.upper() == "NULL":
-        return ""
+        return None
     quoted = _QUOTED.fullmatch(text)
     value = text if quoted is None else quoted[1]
-    if ":" in value:  # a time, with or without the zeros of its fraction
-        value = re.sub(r"\.?0*$", "", value) if "." in value else value
-    try:
-        return Decimal(value)
-    except InvalidOperation:
-        return value if quoted is None else f"'{value}'"
+    if kind in _NUMBERS:
+        with suppress(InvalidOperation):
+            return Decimal(value)
+    if kind is TypeKind.TEMPORAL and "." in value:  # with or without the zeros of its fraction
+        return value.rstrip("0").rstrip(".")
+    return value
 
 
 def _has_constant(column: Column, stated: ParsedColumn | None) -> bool:

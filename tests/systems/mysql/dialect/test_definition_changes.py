@@ -9,7 +9,11 @@ from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
-from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference, widens
+from airflow_cdc_provider.systems.mysql.dialect.definition_changes import (
+    difference,
+    other_defaults,
+    widens,
+)
 
 WIDER = [
     (mysql_type("int"), mysql_type("bigint")),
@@ -102,6 +106,29 @@ def test_a_new_column_needs_no_read_if_each_row_has_the_same(
     column = Column("more", kind, nullable="NOT NULL" not in stated)
     found = difference(table(()), table(((column, stated),)), [added()])
     assert (found.added, found.why == "") == (("more",), is_constant)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "is_another"),
+    [
+        ("int", "int NOT NULL DEFAULT '7'", "int NOT NULL DEFAULT 7", False),
+        ("decimal", "decimal(5,2) DEFAULT '7.00'", "decimal(5,2) DEFAULT 7.0", False),
+        ("int", "int DEFAULT 7", "int DEFAULT 8", True),
+        ("int", "int DEFAULT NULL", "int", False),
+        ("int", "int DEFAULT NULL", "int DEFAULT 0", True),
+        ("varchar", "varchar(9) DEFAULT '7'", "varchar(9) DEFAULT '7.0'", True),
+        ("varchar", "varchar(9) DEFAULT 'a:b.0'", "varchar(9) DEFAULT 'a:b'", True),
+        ("varchar", "varchar(9) DEFAULT ''", "varchar(9) DEFAULT NULL", True),
+        ("time", "time(3) DEFAULT '10:00:00.500'", "time(3) DEFAULT '10:00:00.5'", False),
+        ("time", "time DEFAULT '10:00:00'", "time DEFAULT '10:00:10'", True),
+    ],
+)
+def test_a_default_is_another_by_its_value_not_by_how_it_is_spelled(
+    kind: str, one: str, other: str, is_another: bool
+) -> None:
+    column = Column("more", mysql_type(kind), nullable="NOT NULL" not in one)
+    first, second = (table(((column, stated),)) for stated in (one, other))
+    assert [*other_defaults(first, second, ["more"])] == (["more"] if is_another else [])
 
 
 def added() -> StatementEffect:
